@@ -160,6 +160,17 @@ std::vector<ir::Value> counts_of(const ir::Program& program) {
   return counts;
 }
 
+bool has_coordinates(const KernelClass& kernel) {
+  const plan::ReductionClass* reduction = kernel.reduction();
+  if (reduction == nullptr || !reduction->layout.inner_reduction || reduction->structure.has_segments() ||
+      reduction->columns || reduction->store || reduction->interleaves_rows())
+    return true;
+  const auto finds = [](const plan::OperandPlan& operand) { return operand.is_gathered(); };
+  const auto lacks = [](const auto dimensions) { return dimensions != 0; };
+  return std::ranges::any_of(kernel.inputs, finds) || std::ranges::any_of(kernel.outputs, finds) ||
+         std::ranges::any_of(reduction->missing, lacks);
+}
+
 std::vector<Field> parameter_fields(const ir::Program& program, const KernelClass& kernel) {
   std::vector<Field> fields;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -181,7 +192,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     fields.push_back({FieldKind::count, "Real", count_name(value), "elements that become one",
                       static_cast<std::size_t>(value), false});
   }
-  if (kernel.coordinates > 0) {
+  if (kernel.coordinates > 0 && has_coordinates(kernel)) {
     fields.push_back({FieldKind::extents_and_divisors, "Space", "space", "extents of the iteration space", 0, false});
   }
   const auto index = [&](const char* name, const char* comment, Number number) {

@@ -68,6 +68,8 @@ std::string count_name(ir::Value value);
 /// The values that are numbers of elements: parameters that the plan fills in.
 std::vector<ir::Value> counts_of(const ir::Program& program);
 
+/// Whether the kernel asks where its elements lie along the dimensions, or a number is enough for all operands.
+bool has_coordinates(const plan::KernelClass& kernel);
 /// Fields in the order of the struct.
 std::vector<Field> parameter_fields(const ir::Program& program, const plan::KernelClass& kernel_class);
 

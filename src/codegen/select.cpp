@@ -1,7 +1,6 @@
 // Line by line: constants are learnt from lines that stay, so that a part may define what a later condition asks.
 #include "codegen/select.hpp"
 
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <map>
@@ -10,36 +9,14 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "codegen/operators.hpp"
 
 namespace epifuse::codegen {
 namespace {
 
 using Constants = std::map<std::string_view, std::int64_t>;
 
-// Operators of two operands, those that bind least first.
-struct Operator {
-  int level;
-  std::string_view sign;
-  std::int64_t (*apply)(std::int64_t, std::int64_t);
-};
-constexpr auto kOperators = std::to_array<Operator>({
-    {0, "||", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a != 0 || b != 0; }},
-    {1, "&&", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a != 0 && b != 0; }},
-    {2, "==", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a == b; }},
-    {2, "!=", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a != b; }},
-    {3, "<=", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a <= b; }},
-    {3, ">=", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a >= b; }},
-    {3, "<", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a < b; }},
-    {3, ">", [](std::int64_t a, std::int64_t b) -> std::int64_t { return a > b; }},
-    {4, "+", [](std::int64_t a, std::int64_t b) { return a + b; }},
-    {4, "-", [](std::int64_t a, std::int64_t b) { return a - b; }},
-    {5, "*", [](std::int64_t a, std::int64_t b) { return a * b; }},
-    {5, "/", [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a / b; }},
-    {5, "%", [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a % b; }},
-});
-constexpr int kUnary = 6;
-
-// The value of a constant expression, or nothing where it has anything else in it. A division by zero is 0: the branch that holds it is not taken.
+// The value of a constant expression, or nothing where it has anything else in it.
 class Evaluation {
  public:
   Evaluation(std::string_view text, const Constants& constants) : rest_(text), constants_(constants) {}

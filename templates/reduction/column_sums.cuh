@@ -31,7 +31,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     load_rows(p, uniforms, place, rows);
     GridStage grid;
     reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
-    write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
+    write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
     write_rows(p, place, rows);
     // The slots in which threads meet are free for the next row. Where they meet twice a row, they are anyway.
 //@if kStages == 1 && kCluster > 1

@@ -40,6 +40,7 @@ struct alignas(kBytes) Words {
 enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
 constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
 
+//@if kReadOnly || kL1EvictFirst || kL2EvictFirst
 template <CacheHint kHint, int kBytes>
 __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
 //@if kReadOnly
@@ -87,6 +88,7 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 //@endif
   return *source;
 }
+//@endif
 
 template <int kWidth, CacheHint kHint, class T>
 __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
@@ -94,7 +96,11 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
   if constexpr (kBytes >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
+//@if kReadOnly || kL1EvictFirst || kL2EvictFirst
       const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
+//@else
+      const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside);
+//@endif
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
     }
@@ -106,10 +112,8 @@ __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
 
 //@if kL2EvictFirst
 // What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
-//@endif
 template <int kBytes>
 __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-//@if kL2EvictFirst
 #ifdef __CUDACC__
   if constexpr (kBytes == 16) {
     asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
@@ -118,9 +122,9 @@ __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const W
     return;
   }
 #endif
-//@endif
   *target = words;
 }
+//@endif
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
@@ -131,7 +135,11 @@ __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) 
       Words<kBytes> words;
 #pragma unroll
       for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+//@if kL2EvictFirst
       store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
+//@else
+      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside) = words;
+//@endif
     }
   } else {
 #pragma unroll

@@ -8,19 +8,35 @@
 //           at any address, so that neighbouring threads move neighbouring elements)
 
 //@section row_position : space
+//@if kKnownFull
+// Where a thread's vector of kElements elements, kBeside apart, begins: in bounds, and in one line of the innermost dimension.
+struct Position {
+  static constexpr bool kInBounds = true, kIsFull = true;
+  static constexpr int begin = 0, end = kElements;
+  static constexpr bool in_bounds = true, full_vector = true;
+  Index linear;            // of its first element
+//@if kHasCoordinates
+  Index at[kCoordinates];  // coordinates of it
+//@endif
+};
+typedef Position FullVector;
+
+template <bool>
+__device__ __forceinline__ Position known(const Position& position) { return position; }
+//@else
 // Where a thread's vector of kElements elements, kBeside apart, begins.
 struct VectorStart {
   Index linear;            // of the vector's first element, which need not exist
+//@if kHasCoordinates
   Index at[kCoordinates];  // coordinates of the first element that exists
+//@endif
 };
-//@if !kKnownFull
 struct Position : VectorStart {
   static constexpr bool kInBounds = false, kIsFull = false;
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
 };
-//@endif
 // A vector that is known to be in bounds, or full: the code for others is not even compiled.
 struct VectorInBounds : VectorStart {
   static constexpr bool kInBounds = true, kIsFull = false;
@@ -34,14 +50,7 @@ struct FullVector : VectorStart {
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
-//@if kKnownFull
-typedef FullVector Position;
-//@endif
 
-//@if kKnownFull
-template <bool>
-__device__ __forceinline__ Position known(const Position& position) { return position; }
-//@else
 template <bool kFullVector>
 __device__ __forceinline__ auto known(const Position& position) {
   if constexpr (kFullVector) {
@@ -55,7 +64,7 @@ __device__ __forceinline__ auto known(const Position& position) {
 // A vector of which some element exists; kByLine: an operand needs coordinates.
 template <bool kByLine>
 __device__ __forceinline__ auto existing(const Position& position) {
-//@if kWholeVectors && kWholeLines
+//@if kKnownFull || (kWholeVectors && kWholeLines)
   return known<true>(position);
 //@else
 //@if kWholeVectors
@@ -137,7 +146,7 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 }
 //@end
 
-//@section place_inner : row_position
+//@section place_inner : row_position, masks
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
@@ -147,7 +156,9 @@ struct Place {
 //@else
   static constexpr Index misalignment = 0;  // vectors begin with rows
 //@endif
+//@if kHasCoordinates
   Index at[kCoordinates];  // outer coordinates
+//@endif
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
 //@if kCluster > 1
@@ -155,7 +166,11 @@ struct Place {
 //@else
   static constexpr int rank = 0;
 //@endif
+//@if kThreads > kGroupThreads
   int group;               // of the block's thread groups
+//@else
+  static constexpr int group = 0;
+//@endif
   bool exists;
 };
 
@@ -166,12 +181,16 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.rank = static_cast<int>(cluster_rank());
 //@endif
   const int thread = static_cast<int>(threadIdx.x);
+//@if kThreads == kGroupThreads
+  place.thread = thread;
+//@else
 //@if kInterleavedRows
   place.group = thread / kThreadsPerRun % kGroups;
   place.thread = thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun;
 //@else
   place.group = thread / kGroupThreads;
   place.thread = thread % kGroupThreads;
+//@endif
 //@endif
 //@if kWarpwise
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
@@ -185,9 +204,11 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 //@if kTensorAligned
   place.misalignment = place.start & (kElements - 1);
 //@endif
+//@if kHasCoordinates
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
+//@endif
   return place;
 }
 
@@ -211,12 +232,14 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 //@endif
 //@endif
   position.linear = place.start + first;
+//@if kHasCoordinates
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
   split<kOuter, kReduced>(first/*@if kTensorAligned*/ + position.begin/*@endif*/, p.space, position.at);
+//@endif
 //@if !kKnownFull
   position.in_bounds = position.begin == 0 && position.end == kElements;
-//@if kReduced == 1 || kWholeLines
+//@if kReduced == 1 || kWholeLines || !kHasCoordinates
   position.full_vector = position.in_bounds;
 //@else
   position.full_vector = position.in_bounds && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
@@ -225,8 +248,10 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
+//@if kHasCoordinates
 // The place of the row itself: the coordinates of operands and results of one element per row.
 __device__ __forceinline__ Index row_offset(const Place& place, const Index (&strides)[kCoordinates], int) { return offset_of(place.at, strides); }
+//@endif
 __device__ __forceinline__ bool row_exists(const Place& place, int) { return place.exists; }
 // Where all vectors are full, groups without a row compute the first one again.
 __device__ __forceinline__ bool row_is_written(const Place& place) { return place.exists; }
@@ -237,7 +262,11 @@ __device__ __forceinline__ Index tiles_beside(const Params&) { return 1; }
 __device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
 template <class At>
 __device__ __forceinline__ unsigned mask_of(const At& position) {
+//@if kKnownFull
+  return kAllOf<kElements>;
+//@else
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
+//@endif
 }
 //@end
 

@@ -27,14 +27,20 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   constexpr int kGroups = kThreads / kGroupThreads;
-  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
+//@if kBlocksShareRows
+  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
   const Index row = tile * kGroups;
   const Index from = (block - tile * sharers) * kChunk;
   const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
+//@else
+  const Index row = block * kGroups;
+  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
+  prefetch_held(p, row * p.row_length, rows * p.row_length);
+//@endif
 }
 //@end
 

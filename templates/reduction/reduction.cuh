@@ -94,7 +94,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
     write_pass(p, uniforms, locate_known<kFullVector>(p, place, chunk, step), held[step], rows, grid);
 }
 
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
+__device__ __forceinline__ void write_held(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared&) {
 //@if kFull && kThreads > kGroupThreads
   if (!row_is_written(place)) return;
@@ -253,7 +253,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   GridStage grid;
   reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
 //@if kHasWritePass
-  write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
+  write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
 //@endif
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
@@ -294,7 +294,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     load_rows(p, uniforms, place, rows);
     reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
 //@if kHasWritePass
-    write_round(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
+    write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors[index], /*@endif*/held[index], rows, grid, shared);
 //@endif
     write_rows(p, place, rows);
     if (index + 1 < kRowsPerGroup) {
@@ -324,7 +324,9 @@ struct AffineRun {
 //@if kInterleavedRows && kReduced == 2
     position.at[kCoordinates - 2] += step * apart;
 //@else
+//@if kHasCoordinates
     position.at[kCoordinates - 1] += step * (kBetween * kElements);
+//@endif
 //@endif
     return position;
   }
@@ -339,7 +341,9 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
   apart = divide(Index(kBetween * kElements), p.space.divisors[kCoordinates - 1]);
   same = same || (apart * p.space.extents[kCoordinates - 1] == kBetween * kElements && first.full_vector);
 //@else
+//@if kHasCoordinates
   same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
+//@endif
 //@endif
   return {first, apart, first.in_bounds && last.in_bounds && same};
 }

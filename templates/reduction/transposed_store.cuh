@@ -218,7 +218,7 @@ __device__ __forceinline__ void finish_batch(const Params& p, const Place& place
 //@end
 
 //@section write_transposed_steps : write_transposed
-__device__ __forceinline__ void write_round(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
+__device__ __forceinline__ void write_held(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared& shared) {
 #pragma unroll
   for (int first = 0; first < kSteps; first += kBatch) {

@@ -26,7 +26,7 @@ bool has(const std::string& text, const std::string& wanted) { return text.find(
 
 TEST(Lean, HoldsWhatTheKernelReaches) {
   const std::string text = of_kernel(
-      "// Used.\nDEVICE float used(float a) { return a; }\n\nDEVICE float never(float a) { return used(a); }\n\n"
+      "// Used.\nDEVICE float used(float a) { return a + 1; }\n\nDEVICE float never(float a) { return used(a); }\n\n"
       "constexpr int kNever = 3;\n",
       "  *p = used(*p);\n");
   EXPECT_TRUE(has(text, "// Used.\n")) << text;
@@ -97,7 +97,9 @@ TEST(Lean, TypesThatHoldNothingGo) {
 // A call that makes one, a size that is asked for, a variable whose name means something else elsewhere, a member's own name.
 TEST(Lean, TypesThatHoldNothingStayWhereTheyMatter) {
   const std::string function =
-      std::string(kNothing) + "DEVICE float f(const Row& row, const Nothing&) { return row.a; }\n\n";
+      std::string(kNothing) +
+      "DEVICE float f(const Row& row, const Nothing&) { return row.a; }\n\n"
+      "DEVICE float f(float a, const Nothing&) { return a; }\n\n";  // of two a parameter that nobody reads stays
   for (const std::string statements :
        {"  *p = f(Row{*p}, Nothing());\n", "  Nothing none;\n  *p = f(Row{*p}, none) + sizeof(Nothing);\n",
         "  Nothing none;\n  *p = f(Row{*p}, none);\n  for (int none = 0; none < 2; ++none) *p += none;\n"})
@@ -144,10 +146,10 @@ TEST(Lean, EmptyHooksGo) {
 
 // What an argument does, and the statement that a branch needs.
 TEST(Lean, CallsThatMayMatterStay) {
-  const std::string hooks = "DEVICE void hook(float) {}\n\nDEVICE float next(float* p) { return *p += 1; }\n\n";
-  for (const std::string statements :
-       {"  hook(next(p));\n", "  if (*p > 0)\n    hook(*p);\n  else\n    *p = 1;\n",
-        "  for (int i = 0; i < 2; ++i)\n    hook(*p);\n", "  if constexpr (true) hook(*p);\n  else *p = 1;\n"})
+  const std::string hooks =
+      "DEVICE void hook(float) {}\n\nDEVICE void hook(int) {}\n\nDEVICE float next(float* p) { return *p += 1; }\n\n";
+  for (const std::string statements : {"  hook(next(p));\n", "  if (*p > 0)\n    hook(*p);\n  else\n    *p = 1;\n",
+                                       "  for (int i = 0; i < 2; ++i)\n    hook(*p);\n"})
     EXPECT_TRUE(has(of_kernel(hooks, statements), statements)) << of_kernel(hooks, statements);
 }
 
@@ -176,13 +178,148 @@ TEST(Lean, TextsThatNobodyReadsStay) {
 
 TEST(Lean, TypesStandAboveFunctionsAndTheKernelLast) {
   const std::string text = of_kernel(
-      "DEVICE float f(float a) { return a; }\n\nstruct Pair {\n  float first, second;\n};\n\n"
-      "DEVICE float g(const Pair& pair) { return f(pair.first); }\n",
+      "DEVICE float f(float a) { return a * 2; }\n\nstruct Pair {\n  float first, second;\n};\n\n"
+      "DEVICE float g(const Pair& pair) { return f(pair.first) + pair.second; }\n",
       "  *p = g(Pair{1.0f, 2.0f});\n");
   EXPECT_LT(text.find("struct Pair"), text.find("float f(")) << text;
   EXPECT_LT(text.find("float f("), text.find("float g("));
   EXPECT_LT(text.find("float g("), text.find("void kernel("));
   EXPECT_EQ(text.find("\n\n\n"), text.npos) << "one empty line between units\n" << text;
+}
+
+// ---- what is known
+
+TEST(Lean, ConstantsOfZeroAndOneAreWrittenOut) {
+  const std::string text = of_kernel(
+      "constexpr int kOne = 1;\n\nconstexpr int kThreads = 64;\n\nconstexpr bool kNever = false;\n\n"
+      "constexpr int kLanes = kNever ? 7 : kThreads / 2;\n\n",
+      "  p[kOne * 3 + (kNever ? 1 : kOne - 1)] = p[threadIdx.x / kOne % kLanes];\n"
+      "  if (kNever || *p > kOne) *p = kThreads;\n");
+  EXPECT_TRUE(has(text, "  p[3] = p[threadIdx.x % kLanes];\n  if (*p > 1) *p = kThreads;\n")) << text;
+  EXPECT_TRUE(has(text, "constexpr int kLanes = 32;")) << text;
+  EXPECT_FALSE(has(text, "kOne") || has(text, "kNever")) << text;
+}
+
+// What binds closer, what is of another type, and what is no constant of the source.
+TEST(Lean, ExpressionsKeepTheirMeaning) {
+  const std::string constants = "constexpr int kOne = 1;\n\nconstexpr int kZero = 0;\n\n";
+  const auto folded = [&](const std::string& expression) {
+    const std::string text = of_kernel(constants, "  int i = threadIdx.x;\n  *p = " + expression + ";\n");
+    const auto begin = text.find("*p = ") + 5;
+    return text.substr(begin, text.find(';', begin) - begin);
+  };
+  EXPECT_EQ(folded("(i + kZero) * 2"), "i * 2");
+  EXPECT_EQ(folded("(i + 3 * kOne) * 2"), "(i + 3) * 2");
+  EXPECT_EQ(folded("i - (i + kOne)"), "i - (i + 1)");
+  EXPECT_EQ(folded("i - kZero - 2"), "i - 2");
+  EXPECT_EQ(folded("kZero - i"), "0 - i");
+  EXPECT_EQ(folded("kZero * next(i)"), "0 * next(i)") << "a call may do something";
+  EXPECT_EQ(folded("kOne ? i : next(i)"), "i");
+  EXPECT_EQ(folded("kZero && next(i)"), "false");
+  EXPECT_EQ(folded("next(i) && kZero"), "next(i) && 0");
+  EXPECT_EQ(folded("kOne * -i"), "-i");
+  EXPECT_EQ(folded("1.0f * i"), "1.0f * i");
+  EXPECT_EQ(folded("i >> kZero"), "i >> 0");
+  EXPECT_EQ(folded("a.kOne + b->kOne"), "a.kOne + b->kOne");
+  EXPECT_EQ(folded("i / kZero"), "i / 0");
+}
+
+TEST(Lean, LoopsOfOneTurnAndBranchesThatAreKnownGo) {
+  const std::string text = of_kernel(
+      "constexpr int kRows = 1;\n\n",
+      "#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n    const float a = p[k];\n    p[k + 1] = a;\n  }\n"
+      "  if constexpr (kRows > 1) {\n    p[2] = 2;\n  } else {\n    p[3] = 3;\n  }\n"
+      "  for (int k = 0; k < kRows - 1; ++k) p[k] = 4;\n");
+  EXPECT_TRUE(has(text, "{\n  const float a = p[0];\n  p[1] = a;\n  p[3] = 3;\n}\n")) << text;
+}
+
+// A name that is declared twice, a loop that may end early, and a variable that its loop changes.
+TEST(Lean, BlocksAndLoopsStayWhereTheyMatter) {
+  const std::string twice = of_kernel("",
+                                      "  float a = 1;\n  if constexpr (true) {\n    const float a = 2;\n    p[1] = a;\n"
+                                      "  }\n  p[0] = a;\n");
+  EXPECT_TRUE(has(twice, "  {\n    const float a = 2;\n    p[1] = a;\n  }\n")) << twice;
+  for (const std::string loop : {"  for (int k = 0; k < 1; ++k) {\n    if (p[k] > 0) break;\n    p[k] = 1;\n  }\n",
+                                 "  for (int k = 0; k < 1; ++k) {\n    k += 1;\n    p[k] = 1;\n  }\n",
+                                 "  for (int k = 0; k < 2; ++k) p[k] = 1;\n"})
+    EXPECT_TRUE(has(of_kernel("", loop), loop)) << of_kernel("", loop);
+}
+
+// What stands behind a return that is always taken is never reached.
+TEST(Lean, StatementsBehindAReturnGo) {
+  const std::string text = of_kernel(
+      "template <int n>\nDEVICE float f(float a) {\n  if constexpr (n == 1) {\n    return a + 1;\n  }\n  return a + "
+      "2;\n}\n\n",
+      "  p[0] = f<1>(p[0]) + f<1>(p[1]);\n");
+  EXPECT_TRUE(has(text, "float f(float a) {\n  return a + 1;\n}\n")) << text;
+}
+
+// ---- parameters
+
+TEST(Lean, ParametersThatAreAlwaysTheSameGo) {
+  const std::string text = of_kernel(
+      "struct Row {\n  float a;\n};\n\n"
+      "template <bool kFull, class T>\nDEVICE float f(const T& row, int chunk, float* unread, float b) {\n"
+      "  if constexpr (kFull) return row.a + b + chunk;\n  return b;\n}\n\n",
+      "  Row row = {*p};\n  p[0] = f<true>(row, 0, p, p[1]);\n  p[1] = f<true>(row, 0, p, p[2]);\n");
+  EXPECT_TRUE(has(text, "__forceinline__ float f(const Row& row, float b) {\n  return row.a + b;\n}\n")) << text;
+  EXPECT_TRUE(has(text, "  p[0] = f(row, p[1]);\n  p[1] = f(row, p[2]);\n")) << text;
+  EXPECT_FALSE(has(text, "template")) << text;
+}
+
+// Calls that differ, an argument that does something, a type that only this parameter tells, an array that is no reference to its element.
+TEST(Lean, ParametersThatMatterStay) {
+  const std::string next = "DEVICE float next(float* p) { return *p += 1; }\n\n";
+  const auto stays = [&](const std::string& function, const std::string& statements) {
+    const std::string text = of_kernel(next + function, statements);
+    return has(text, statements);
+  };
+  EXPECT_TRUE(stays("DEVICE float f(float a, int k) { return a + k; }\n\n", "  p[0] = f(p[0], 0) + f(p[1], 1);\n"));
+  EXPECT_TRUE(stays("DEVICE float f(float a, float) { return a + 1; }\n\n", "  p[0] = f(p[0], next(p));\n"));
+  EXPECT_TRUE(
+      stays("template <class T, class U>\nDEVICE float f(float a, const U& b, const T*) {\n  T c = 1;\n  return a + b "
+            "+ c;\n}\n\n",
+            "  int* q = 0;\n  auto other = *p;\n  p[0] = f(p[0], other, q + 1);\n"));
+  const std::string array = of_kernel(
+      "struct Held {\n  float a;\n};\n\ntemplate <class T>\nDEVICE float f(T& held) { return held[0].a + held[1].a; "
+      "}\n\n",
+      "  Held held[2] = {{p[0]}, {p[1]}};\n  p[0] = f(held);\n");
+  EXPECT_TRUE(has(array, "f(T& held)")) << array;
+}
+
+// ---- functions in place
+
+TEST(Lean, WhatOnePlaceCallsStandsThere) {
+  const std::string text = of_kernel(
+      "// Why.\nDEVICE void once(float* to, const float& from) {\n  const float twice = from * 2;\n  *to = "
+      "twice;\n}\n\n"
+      "DEVICE void both(float* a) { once(a, a[1]); }\n\n",
+      "  both(p);\n");
+  EXPECT_TRUE(has(text, "{\n  // Why.\n  const float twice = p[1] * 2;\n  *p = twice;\n}\n")) << text;
+}
+
+// Names that would meet, a return, two places, a value that it changes.
+TEST(Lean, FunctionsThatCannotStandInPlaceStay) {
+  const auto stays = [&](const std::string& function, const std::string& statements) {
+    const std::string text = of_kernel(function, statements);
+    return has(text, statements);
+  };
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  const float a = to[1];\n  *to = a;\n}\n\n",
+                    "  const float a = 1;\n  f(p);\n  p[2] = a;\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  if (*to > 0) return;\n  *to = 1;\n}\n\n", "  f(p);\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[0] = 1;\n  to[1] = 2;\n}\n\n", "  f(p);\n  f(p);\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to, int n) {\n  n += 1;\n  to[n] = 1;\n}\n\n",
+                    "  int n = threadIdx.x;\n  f(p, n);\n  p[n] = 2;\n"));
+}
+
+// Members that types made from it have, too, where nothing is of the type itself.
+TEST(Lean, HiddenMembersGo) {
+  const std::string types =
+      "struct Base {\n  float a = 0;\n  DEVICE void add(float b) { a += b; }\n};\n\n"
+      "struct Other : Base {\n  DEVICE void add(float b) { a -= b; }\n};\n\n";
+  EXPECT_FALSE(has(of_kernel(types, "  Other one;\n  one.add(*p);\n  *p = one.a;\n"), "a += b"));
+  EXPECT_TRUE(
+      has(of_kernel(types, "  Other one;\n  one.add(*p);\n  Base two;\n  two.add(*p);\n  *p = one.a;\n"), "a += b"));
 }
 
 }  // namespace

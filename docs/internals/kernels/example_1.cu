@@ -97,17 +97,6 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
 // Where an operand keeps the element at these coordinates.
 __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
   Index offset = 0;
@@ -145,7 +134,14 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     visit(e, offset_of(at, strides));
-    advance(at, space);
+    // The next element, with carries from row to row.
+    ++at[kCoordinates - 1];
+#pragma unroll
+    for (int d = kCoordinates - 1; d > 0; --d) {
+      const bool carry = at[d] == space.extents[d];
+      at[d] = carry ? 0 : at[d];
+      at[d - 1] += carry ? 1 : 0;
+    }
   }
 }
 
@@ -155,19 +151,19 @@ struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
 
-template <int kWidth, class T>
+template <class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth) {
-    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+  for (int e = 0; e < kElements; e += 8) {
+    *reinterpret_cast<Wide<T, 8>*>(values + e) = *reinterpret_cast<const Wide<T, 8>*>(source + e);
   }
 }
 
-template <int kWidth, class T>
+template <class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth) {
-    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
+  for (int e = 0; e < kElements; e += 8) {
+    *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
   }
 }
 
@@ -191,7 +187,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
   alignas(16) f16 in_x[kElements];
   f32 in_bias[kFullVector ? 1 : kElements];
   alignas(16) f16 out[kElements];
-  load_wide<8>(in_x, p.in_x + position.linear);
+  load_wide(in_x, p.in_x + position.linear);
   if constexpr (kFullVector) {
     in_bias[0] = p.in_bias[offset_of(position.at, p.strides_in_bias)];
   } else {
@@ -203,7 +199,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
     chain(to_real<Real>(in_x[e]), in_bias[kFullVector ? 0 : e], result_0);
     out[e] = from_real<f16>(result_0);
   }
-  store_wide<8>(out, p.out + position.linear);
+  store_wide(out, p.out + position.linear);
 }
 
 // The vector that begins with an element.

@@ -56,7 +56,7 @@ struct Params {
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
-template <class Real, class T>
+template <class T>
 __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
 }
@@ -67,10 +67,10 @@ __device__ __forceinline__ T from_real(float v);
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
 __device__ __forceinline__ void to_reals(const T* from, Real* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = to_real<Real>(from[i]);
+  for (int i = 0; i < kCount; ++i) to[i] = to_real(from[i]);
 }
 
-template <int kCount, class T, class Real>
+template <int kCount, class T>
 __device__ __forceinline__ void from_reals(const Real* from, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
 }
@@ -92,9 +92,9 @@ __device__ __forceinline__ float from_bits(unsigned v) {
 }
 
 // One or two neighbouring bytes, which lie in one word.
-template <int kCount, class T>
-__device__ __forceinline__ unsigned byte_pair(const T* from) {
-  static_assert(sizeof(T) == 1 && kCount <= 2, "one instruction converts two");
+template <int kCount>
+__device__ __forceinline__ unsigned byte_pair(const i8* from) {
+  static_assert(kCount <= 2, "one instruction converts two");
   return kCount == 2 ? *reinterpret_cast<const unsigned short*>(from) : *reinterpret_cast<const unsigned char*>(from);
 }
 
@@ -171,43 +171,26 @@ struct alignas(4 * kCount) WideWords {
   unsigned word[kCount];
 };
 
-template <int kWidth, class T>
+template <class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth) {
-    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+  for (int e = 0; e < kElements; e += 4) {
+    constexpr int kWords = 4 * static_cast<int>(sizeof(T)) / 4;
     if constexpr (sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
       continue;
     }
-    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+    *reinterpret_cast<Wide<T, 4>*>(values + e) = *reinterpret_cast<const Wide<T, 4>*>(source + e);
   }
 }
 
-// The same, from any address.
-template <int kWidth, class T>
-__device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* source) {
-  if constexpr (sizeof(T) == 1 && kWidth >= 4) {
-    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(source);
-#pragma unroll
-    for (int e = 0; e < kElements; e += 4) {
-      const unsigned word =
-          bytes[e] | bytes[e + 1] << 8 | bytes[e + 2] << 16 | static_cast<unsigned>(bytes[e + 3]) << 24;
-      memcpy(values + e, &word, 4);
-    }
-    return;
-  }
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) values[e] = source[e];
-}
-
-template <int kWidth, class T>
+template <class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth) {
-    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+  for (int e = 0; e < kElements; e += 8) {
+    constexpr int kWords = 8 * static_cast<int>(sizeof(T)) / 4;
     if constexpr (sizeof(T) == 1 && kWords > 0) {
       WideWords<kWords> wide;
 #pragma unroll
@@ -215,26 +198,26 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
       *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
       continue;
     }
-    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
+    *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
   }
 }
 
 // Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
-template <int kWidth, class T>
-__device__ __forceinline__ bool is_aligned(const T* address) {
-  return (reinterpret_cast<unsigned long long>(address) & (sizeof(T) * kWidth - 1)) == 0;
+__device__ __forceinline__ bool is_aligned(const f32* address) {
+  return (reinterpret_cast<unsigned long long>(address) & 15) == 0;
 }
 
 // kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
 // bias of odd length must not slow down the rest.
-template <int kWidth, bool kFullVector, bool kAligned, class T>
-__device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
-                                                const Position& position, const Space& space) {
-  const T* source = base + offset_of(position.at, strides);
-  if (kAligned || is_aligned<kWidth>(source)) {
-    load_wide<kWidth>(values, source);
+__device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const f32* base, const Index (&strides)[kCoordinates],
+                                                const Position& position) {
+  const f32* source = base + offset_of(position.at, strides);
+  if (is_aligned(source)) {
+    load_wide(values, source);
   } else {
-    load_narrow<kWidth>(values, source);
+    // The same, from any address.
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values[e] = source[e];
   }
 }
 
@@ -244,33 +227,6 @@ __device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Re
   const Real t4 = t2 + in_bias;
   const Real t5 = ops::relu(t4);
   out = t5;
-}
-
-// One vector of every operand, in registers.
-__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
-  alignas(16) i32 in_x[kElements];
-  alignas(16) f32 in_scale[kElements];
-  alignas(16) f32 in_bias[kElements];
-  alignas(16) i8 out[kElements];
-  load_wide<4>(in_x, p.in_x + position.linear);
-  load_contiguous<4, true, false>(in_scale, p.in_scale, p.strides_in_scale, position, p.space);
-  load_contiguous<4, true, false>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
-  constexpr int kPair = kElements % 2 == 0 ? 2 : 1;
-#pragma unroll
-  for (int e = 0; e < kElements; e += kPair) {
-    Real real_in_x[kPair];
-    to_reals<kPair>(in_x + e, real_in_x);
-    Real real_in_scale[kPair];
-    to_reals<kPair>(in_scale + e, real_in_scale);
-    Real real_in_bias[kPair];
-    to_reals<kPair>(in_bias + e, real_in_bias);
-    Real result_0[kPair];
-#pragma unroll
-    for (int i = 0; i < kPair; ++i)
-      chain(real_in_x[i], real_in_scale[i], real_in_bias[i], result_0[i]);
-    from_reals<kPair>(result_0, out + e);
-  }
-  store_wide<8>(out, p.out + position.linear);
 }
 
 // The vector that begins with an element.
@@ -285,7 +241,30 @@ __device__ __forceinline__ Position locate(Index first, const Params& p) {
 __device__ __forceinline__ void run_step(const Params& p, Index vector) {
   const Position position = locate(vector * kElements, p);
   if (position.linear <= p.elements - kElements) {
-    run_vector(p, position);
+    // One vector of every operand, in registers.
+    alignas(16) i32 in_x[kElements];
+    alignas(16) f32 in_scale[kElements];
+    alignas(16) f32 in_bias[kElements];
+    alignas(16) i8 out[kElements];
+    load_wide(in_x, p.in_x + position.linear);
+    load_contiguous(in_scale, p.in_scale, p.strides_in_scale, position);
+    load_contiguous(in_bias, p.in_bias, p.strides_in_bias, position);
+    constexpr int kPair = 2;
+#pragma unroll
+    for (int e = 0; e < kElements; e += kPair) {
+      Real real_in_x[kPair];
+      to_reals<kPair>(in_x + e, real_in_x);
+      Real real_in_scale[kPair];
+      to_reals<kPair>(in_scale + e, real_in_scale);
+      Real real_in_bias[kPair];
+      to_reals<kPair>(in_bias + e, real_in_bias);
+      Real result_0[kPair];
+#pragma unroll
+      for (int i = 0; i < kPair; ++i)
+        chain(real_in_x[i], real_in_scale[i], real_in_bias[i], result_0[i]);
+      from_reals<kPair>(result_0, out + e);
+    }
+    store_wide(out, p.out + position.linear);
   }
 }
 

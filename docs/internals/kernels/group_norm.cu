@@ -13,22 +13,13 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 16;  // steps of a pass, or of one round of it
-constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
-constexpr int kBeside = 1;  // elements of a thread lie so far apart
 constexpr int kCluster = 2;  // blocks share a row
-constexpr int kRows = 1;  // rows of a thread
 constexpr int kOuter = 2;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 4;  // dimensions in all
-constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
-constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
 constexpr int kUnrolled = 4;  // steps that a pass takes at once
-constexpr bool kGathers = true;  // operands of elements that the coordinates find
-constexpr bool kLoadGathers = false;  // of those that are held
-constexpr bool kWriteGathers = true;  // in the last pass
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
@@ -51,20 +42,14 @@ struct Space {
   Divisor divisors[kCoordinates];
 };
 
-// Where a thread's vector of kElements elements, kBeside apart, begins.
-struct VectorStart {
-  Index linear;            // of the vector's first element, which need not exist
-  Index at[kCoordinates];  // coordinates of the first element that exists
-};
-
-// In bounds, and in one line of the innermost dimension.
-struct FullVector : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = true;
+// Where a thread's vector of kElements elements, kBeside apart, begins: in bounds, and in one line of the innermost dimension.
+struct Position {
   static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true, full_vector = true;
+  Index linear;            // of its first element
+  Index at[kCoordinates];  // coordinates of it
 };
 
-typedef FullVector Position;
+typedef Position FullVector;
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
 // stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
@@ -87,29 +72,22 @@ struct Params {
 };
 
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+constexpr int kBetween = 32;
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
   int rank;                // of the block in its cluster
-  int group;               // of the block's thread groups
   bool exists;
 };
 
-// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
-constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
-constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
-
-// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
-constexpr bool kInSteps = kCluster > 1 && kApart > 1;
-constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+constexpr int kLanes = 32;
+constexpr int kWarps = 8;  // that a thread group has lanes in
+constexpr int kPartials = 16;
 
 // What is known per row.
 struct Row {
@@ -124,7 +102,7 @@ struct Hoisted {};
 
 // Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
-constexpr int kCopyBatch = kUnrolled > kStepsAtOnce ? kUnrolled : kStepsAtOnce;  // steps
+constexpr int kCopyBatch = 4;  // steps
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
@@ -170,15 +148,6 @@ __device__ __forceinline__ f16 from_real<f16>(double v) {
 
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
-}
-
-template <bool>
-__device__ __forceinline__ Position known(const Position& position) { return position; }
-
-// A vector of which some element exists; kByLine: an operand needs coordinates.
-template <bool kByLine>
-__device__ __forceinline__ auto existing(const Position& position) {
-  return known<true>(position);
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -314,7 +283,7 @@ struct Moments {
 };
 
 // Number e of stored values that lie in words.
-template <class Real, class T>
+template <class T>
 __device__ __forceinline__ Real real_of(const unsigned* words, int e) {
   return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
 }
@@ -324,10 +293,8 @@ struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
-  __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
-  template <class Real>
   __device__ __forceinline__ Real real(int e) const {
-    return real_of<Real, T>(words, e);
+    return real_of<T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
 };
@@ -338,72 +305,15 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-template <CacheHint kHint, int kBytes>
-__device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-  if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
-    Words<kBytes> words;
-    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-        : "l"(source));
-    return words;
-  }
-  return *source;
-}
-
-template <int kWidth, CacheHint kHint, class T>
-__device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
-  }
-}
-
-template <int kBytes>
-__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  *target = words;
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      Words<kBytes> words;
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
-  }
-}
-
 // What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
 // meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
 typedef Words<16> Chunk16;
 
-template <class HeldVector>
-__device__ __forceinline__ HeldVector load_held(const Chunk16* chunks16) {
-  HeldVector held;
+__device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
+  Packet<f16> held;
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(HeldVector) / sizeof(Chunk16)); ++i) reinterpret_cast<Chunk16*>(&held)[i] = chunks16[i * kThreads];
+  for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) reinterpret_cast<Chunk16*>(&held)[i] = chunks16[i * kThreads];
   return held;
-}
-
-template <class HeldVector>
-__device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& held) {
-#pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(HeldVector) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&held)[i];
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
@@ -419,32 +329,13 @@ __device__ __forceinline__ void copy_async(void* shared_address, const void* sou
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-template <int kLeft>
-__device__ __forceinline__ void wait_for_all_but() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-
-// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
-template <int kWidth, class T>
-__device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      const int begin = i * kBytes;
-      copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * kWidth);
-    }
-  } else {
-    Packet<T> packet;
-    load_words<kWidth, CacheHint::none>(packet, source);
-    store_held(chunks16, packet);
-  }
-}
-
-template <int kWidth, class T, class At>
-__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
-  const T* source = base + position.linear;
-  copy_words<kWidth>(chunks16, source);
+template <class At>
+__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const At& position) {
+  const f16* source = base + position.linear;
+  // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
+  constexpr int kBytes = 16;
+  const int begin = 0;
+  copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source);
 }
 
 namespace fast {
@@ -478,16 +369,16 @@ __device__ __forceinline__ double rsqrt(double a) {
 }  // namespace ops
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <CacheHint kHint, class T>
+template <class T>
 __device__ __forceinline__ T load_element(const T* source) {
-  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
+  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 2) {
     unsigned short bits;
     asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
     T value;
     memcpy(&value, &bits, sizeof(T));
     return value;
   }
-  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 4) {
+  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 4) {
     unsigned bits;
     asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
     T value;
@@ -506,18 +397,21 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
 }
 
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
-template <CacheHint kHint = CacheHint::none, class T, class At>
-__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
-                                         const Space& space) {
-  const T value = load_element<kHint>(base + line_offset(position.at, strides));
+template <class At>
+__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position) {
+  const f32 value = load_element(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
 }
 
-template <int kWidth, class T, class At>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
-  T* target = base + position.linear;
-  store_words<kWidth>(packet, target);
+template <class At>
+__device__ __forceinline__ void write_linear(const Packet<f16>& packet, f16* base, const At& position) {
+  f16* target = base + position.linear;
+  constexpr int kBytes = 16;
+  Words<kBytes> words;
+#pragma unroll
+  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[k];
+  *reinterpret_cast<Words<kBytes>*>(target) = words;
 }
 
 // Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
@@ -529,37 +423,79 @@ __device__ __forceinline__ unsigned cluster_rank() {
   return rank;
 }
 
-__device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  cluster_wait();
+// What a thread holds of one step from pass to pass.
+struct Held {
+  static constexpr int k_in_x = 0, k_after_in_x = k_in_x + sizeof(Packet<f16>) / sizeof(Chunk16);
+  static constexpr int kChunks16 = k_after_in_x;
+  Chunk16* chunks16;  // of one step, kThreads apart
+
+  __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
+  template <class At>
+  __device__ __forceinline__ void load(const Params& p, const At& position) const {
+    copy_linear(chunks16 + k_in_x * kThreads, p.in_x, position);
+  }
+};
+
+// One element of pass 0.
+__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
+  value_0 = in_x;
 }
 
-template <class T>
-__device__ __forceinline__ T* cluster_map(T* shared_address, unsigned rank) {
-  T* mapped;
+__device__ __forceinline__ unsigned mask_of() {
+  return kAllOf<kElements>;
+}
+
+// What pass 0 accumulates.
+struct Stage1 {
+  Moments a0;  // of in_x
+
+  __device__ __forceinline__ void merge(const Stage1& other) {
+    a0.merge(other.a0);
+  }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    a0.template merge_lanes<kFrom, kTo>();
+  }
+  __device__ __forceinline__ void recenter() { a0.recenter(); }
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const Held& held) {
+    Real values_0[kElements];
+    Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      element_0(in_x.real(e), values_0[e]);
+    }
+    const unsigned mask = mask_of();
+    stage[0].a0.add(values_0, mask);
+  }
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
+    [[maybe_unused]] Row& row = rows[0];
+    row.t2 = stage[0].a0.average();
+    row.t4 = stage[0].a0.variance(Real(0));
+    row.t6 = row.t4 + 1e-05f;
+    row.t7 = ops::rsqrt(row.t6);
+  }
+};
+
+__device__ __forceinline__ Stage1* cluster_map(Stage1* shared_address, unsigned rank) {
+  Stage1* mapped;
   asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared_address), "r"(rank));
   return mapped;
 }
 
 // The number of a thread's vector of a step in its row.
-template <class Place>
-__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+__device__ __forceinline__ Index number_of(const Place& place, int step) {
+  return place.rank * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = thread;
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block / kCluster * kGroups + place.group;
+  const Index row = block / kCluster;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -570,9 +506,9 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 }
 
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
-__device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
+__device__ __forceinline__ Position locate(const Params& p, const Place& place, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements;
+  const Index first = number_of(place, step) * kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -580,57 +516,25 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
-template <class At>
-__device__ __forceinline__ unsigned mask_of(const At& position) {
-  return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
-}
-
-static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-
 template <class Stage>
 struct Slots {
-  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  Stage of_warp[1][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
-template <class Stage>
-__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
+  stage.template merge_lanes<1, kLanes>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
-template <int kCount, class Stage>
-__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
-  Stage total;
-#pragma unroll
-  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kCount) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
+__device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
+  Stage1 total;
+  const int partial = lane;
+  if (partial < (kCluster * kWarps)) {
+    total = partials[partial];
   }
   merge_group_lanes(total);
   return total;
-}
-
-// Every thread of the thread group ends with what all of them have seen.
-template <class Stage>
-__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage* partials = slots.of_warp[place.group];
-  Stage* own = partials + (kInSteps ? place.rank : place.rank * kWarps + warp);
-  if (!kInSteps || warp == 0) {
-    for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-  }
-  __syncwarp();
-  cluster_sync();
-  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -650,79 +554,19 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
   if (begin < end) prefetch_l2(begin, end);
 }
 
-// What a thread holds of one step from pass to pass.
-struct Held {
-  static constexpr int k_in_x = 0, k_after_in_x = k_in_x + sizeof(Packet<f16>) / sizeof(Chunk16);
-  static constexpr int kChunks16 = k_after_in_x;
-  Chunk16* chunks16;  // of one step, kThreads apart
-
-  __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
-  template <CacheHint kHint, class At>
-  __device__ __forceinline__ void load(const Params& p, const At& position) const {
-    copy_linear<8>(chunks16 + k_in_x * kThreads, p.in_x, position);
-  }
-};
-
 __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {
   prefetch(p.in_x + first, count);
 }
 
-// One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
-  value_0 = in_x;
-}
-
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
   out = t16;
 }
 
-// What pass 0 accumulates.
-struct Stage1 {
-  Moments a0;  // of in_x
-
-  __device__ __forceinline__ void merge(const Stage1& other) {
-    a0.merge(other.a0);
-  }
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void merge_lanes() {
-    a0.template merge_lanes<kFrom, kTo>();
-  }
-  static constexpr bool kGathers = false;
-  __device__ __forceinline__ void recenter() { a0.recenter(); }
-  template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows]) {
-    Real values_0[kStepsAtOnce * kElements];
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g) {
-      Packet<f16> in_x = load_held<Packet<f16>>(held.at(g).chunks16 + Held::k_in_x * kThreads);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
-      }
-    }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g)
-      mask |= mask_of(positions[g]) << (g * kElements);
-    stage[0].a0.add(values_0, mask);
-  }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-    row.t2 = stage[k].a0.average();
-    row.t4 = stage[k].a0.variance(Real(0));
-    row.t6 = row.t4 + 1e-05f;
-    row.t7 = ops::rsqrt(row.t6);
-    }
-  }
-};
-
-__device__ __forceinline__ Hoisted load_hoisted(const Params&, const Position&) { return {}; }
+__device__ __forceinline__ Hoisted load_hoisted(const Position&) { return {}; }
 
 // A block's shared memory.
 struct Shared {
@@ -732,50 +576,47 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows]) {
-  Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Row (&rows)[1]) {
+  Packet<f16> in_x = load_held(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
-  read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
+  read_row(in_weight, p.in_weight, p.strides_in_weight, position);
   Packet<f32> in_bias;
-  read_row<CacheHint::read_only>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+  read_row(in_bias, p.in_bias, p.strides_in_bias, position);
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
-  write_linear<8>(out, p.out, position);
+  write_linear(out, p.out, position);
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
-  constexpr int kGroups = kThreads / kGroupThreads;
-  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
+  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
-  const Index row = tile * kGroups;
+  const Index row = tile;
   const Index from = (block - tile * sharers) * kChunk;
-  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
+  const Index rows = p.rows - row < 1 ? p.rows - row : 1;
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
-__device__ __forceinline__ bool is_any(const Params& p, const Place& place, Index chunk, int step) {
-  return locate(p, place, chunk, step).end > 0;
+__device__ __forceinline__ bool is_any(const Params& p, const Place& place, int step) {
+  return locate(p, place, step).end > 0;
 }
 
 // The same where some element of them exists.
-template <class Stage, class Steps>
-__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-  Stage::accumulate(stage, p, positions, held, rows);
+template <class Steps>
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, int step,
+                                                    Steps held, Stage1 (&stage)[1]) {
+  const decltype(Position()) positions[1] = {locate(p, place, step)};
+  Stage1::accumulate(stage, held);
 }
-
-static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
 
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
@@ -784,7 +625,7 @@ struct AffineRun {
   Index apart;  // lines from one vector to the next, where rows are read together
   bool exists;
   __device__ __forceinline__ FullVector at(int step) const {
-    FullVector position = known<true>(first);
+    FullVector position = first;
     position.linear += step * (kBetween * kElements);
     position.at[kCoordinates - 1] += step * (kBetween * kElements);
     return position;
@@ -792,19 +633,19 @@ struct AffineRun {
 };
 
 template <bool kByLine>
-__device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Place& place, Index chunk) {
-  const Position first = locate(p, place, chunk, 0);
-  const Position last = locate(p, place, chunk, kSteps - 1);
-  bool same = !kByLine || kReduced == 1;
+__device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Place& place) {
+  const Position first = locate(p, place, 0);
+  const Position last = locate(p, place, kSteps - 1);
+  bool same = !kByLine;
   Index apart = 0;
-  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
-  return {first, apart, first.in_bounds && last.in_bounds && same};
+  same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements));
+  return {first, apart, same};
 }
 
 // Calls work(step, position) for all steps of a chunk, kUnrolled at a time in an affine run; then done(steps so far).
 template <bool kByLine, class Work, class Done>
-__device__ __forceinline__ void each_step(const Params& p, const Place& place, Index chunk, const Work& work, const Done& done) {
-  if (const AffineRun run = find_affine_run<kByLine>(p, place, chunk); run.exists) {
+__device__ __forceinline__ void each_step(const Params& p, const Place& place, const Work& work, const Done& done) {
+  if (const AffineRun run = find_affine_run<kByLine>(p, place); run.exists) {
 #pragma unroll 1
     for (int first = 0; first < kSteps; first += kUnrolled) {
 #pragma unroll
@@ -817,8 +658,8 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
   for (int first = 0; first < kSteps; first += kUnrolled) {
 #pragma unroll 1
     for (int step = first; step < first + kUnrolled; ++step) {
-      const Position position = locate(p, place, chunk, step);
-      if (position.end > position.begin) work(step, existing<kByLine>(position));
+      const Position position = locate(p, place, step);
+      if (kElements > position.begin) work(step, position);
     }
     done(first + kUnrolled);
   }
@@ -830,7 +671,7 @@ struct CopyStep {
   const Held& held;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    held.at(step).template load<CacheHint::none>(p, position);
+    held.at(step).load(p, position);
   }
 };
 
@@ -838,88 +679,77 @@ struct WriteStep {
   const Params& p;
   const Held& held;
   const Hoisted& hoisted;
-  const Row (&rows)[kRows];
+  const Row (&rows)[1];
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, position, held.at(step), hoisted, rows);
+    write_pass(p, position, held.at(step), rows);
   }
 };
-
-__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
-  each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
-    if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
-  });
-}
 
 // Calls pass(first step) for all batches of a chunk, when they have come.
 template <class Pass>
 __device__ __forceinline__ void each_batch(const Pass& pass) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kCopyBatch) {
-    wait_for_all_but<kSteps / kCopyBatch - 1>();
+    asm volatile("cp.async.wait_group %0;" ::"n"((kSteps / kCopyBatch - 1)) : "memory");
     end_of_batch();  // of nothing: so as many batches as before may still be on their way
     pass(batch);
   }
 }
 
 // A loop of its own for what lies in one line: what all of that wants is read before it.
-template <class Stage>
-__device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
+__device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, const Held& held,
+                                                  Stage1 (&stage)[1]) {
+  if (const AffineRun run = find_affine_run<false>(p, place); run.exists) {
     each_batch([&](int batch) {
 #pragma unroll 1
-      for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-        FullVector positions[kStepsAtOnce];
-#pragma unroll
-        for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
-        Stage::accumulate(stage, p, positions, held.at(step), rows);
+      for (int step = batch; step < batch + kCopyBatch; ++step) {
+        FullVector positions[1];
+        positions[0] = run.at(step);
+        Stage1::accumulate(stage, held.at(step));
       }
     });
     return;
   }
   each_batch([&](int batch) {
 #pragma unroll 1
-    for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), rows, stage);
+    for (int step = batch; step < batch + kCopyBatch; ++step) {
+      if (is_any(p, place, step)) accumulate_existing(p, place, step, held.at(step), stage);
     }
   });
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[kRows]) {
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, hoisted, rows}, [](int) {});
-}
-
-template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Place& place, const Held& held, Row (&rows)[kRows],
-                                       Slots<Stage>& slots) {
-  Stage stage[kRows];
-  accumulate_staged(p, place, 0, held, rows, stage);
-  combine(place, stage, slots);
-  Stage::finish(stage, p, rows);
-}
-
-__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, const Held& held, Row (&rows)[kRows], Shared& shared) {
-  reduce<Stage1>(p, place, held, rows, shared.stage1);
-}
-
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
-  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  cluster_begin();
-  const Held held{staged + threadIdx.x};
-  const Hoisted hoisted = load_hoisted(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
-  copy_staged(p, place, 0, held);
-  prefetch_later_block(p, kCluster);
-  Row rows[kRows];
+__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, const Held& held, Row (&rows)[1], Shared& shared) {
+  Stage1 stage[1];
+  accumulate_staged(p, place, held, stage);
+  // Every thread of the thread group ends with what all of them have seen.
+  merge_group_lanes(stage[0]);
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = shared.stage1.of_warp[0];
+  Stage1* own = partials + (place.rank * kWarps + warp);
+  for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   cluster_wait();
-  reduce_stages(p, place, held, rows, shared);
-  write_staged(p, place, 0, held, hoisted, rows);
+  stage[0] = merged(partials, lane);
+  Stage1::finish(stage, rows);
 }
 
 extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_mean_sub_var_f16_f16_7e7280(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];
-  run_rows(p, shared, staged);
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  const Held held{staged + threadIdx.x};
+  const Hoisted hoisted = load_hoisted(locate(p, place, 0));  // first: it would wait behind all copies
+  each_step<false>(p, place, CopyStep{p, held}, [](int steps) {
+    end_of_batch();
+  });
+  prefetch_later_block(p, kCluster);
+  Row rows[1];
+  cluster_wait();
+  reduce_stages(p, place, held, rows, shared);
+  each_step<true>(p, place, WriteStep{p, held, hoisted, rows}, [](int) {});
 }

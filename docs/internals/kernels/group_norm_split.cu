@@ -14,20 +14,10 @@ typedef int Index;
 constexpr int kElements = 4;  // consecutive elements of a thread and step
 constexpr int kSteps = 4;  // steps of a pass, or of one round of it
 constexpr int kStepsAtOnce = 2;  // steps that an accumulator takes at once
-constexpr int kThreads = 256;  // of a block
 constexpr int kGroupThreads = 256;  // threads of a block share a row
-constexpr int kBeside = 1;  // elements of a thread lie so far apart
-constexpr int kCluster = 1;  // blocks share a row
-constexpr int kRows = 1;  // rows of a thread
-constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
-constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
-constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
 constexpr int kPasses = 2;  // over a row
-constexpr bool kL2EvictFirst = true;  // what is written, or copied to shared memory, need not stay in the L2 cache
-constexpr bool kGathers = true;  // operands of elements that the coordinates find
 
 typedef float f32;
 
@@ -45,20 +35,12 @@ struct Space {
   Divisor divisors[kCoordinates];
 };
 
-// Where a thread's vector of kElements elements, kBeside apart, begins.
-struct VectorStart {
-  Index linear;            // of the vector's first element, which need not exist
-  Index at[kCoordinates];  // coordinates of the first element that exists
+// Where a thread's vector of kElements elements, kBeside apart, begins: in bounds, and in one line of the innermost dimension.
+struct Position {
+  static constexpr int begin = 0;
+  Index linear;            // of its first element
+  Index at[kCoordinates];  // coordinates of it
 };
-
-// In bounds, and in one line of the innermost dimension.
-struct FullVector : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = true;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true, full_vector = true;
-};
-
-typedef FullVector Position;
 
 // Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
 // stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
@@ -87,31 +69,21 @@ struct Params {
 };
 
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+constexpr int kBetween = 256;
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  static constexpr int rank = 0;
-  int group;               // of the block's thread groups
   bool exists;
 };
 
-constexpr int kTileRows = kInterleavedRows ? kThreads / kGroupThreads : 1;  // of a block that shares rows
-
-// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
-constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
-constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
-
-// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
-constexpr bool kInSteps = kCluster > 1 && kApart > 1;
-constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+constexpr int kLanes = 32;
+constexpr int kWarps = 8;  // that a thread group has lanes in
+constexpr int kPartials = 8;
 
 // What is known per row.
 struct Row {
@@ -129,7 +101,7 @@ struct Share {
 
 // `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
 // and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
-template <class Real, class T>
+template <class T>
 __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
 }
@@ -153,9 +125,6 @@ __device__ __forceinline__ f32 from_real<f32>(double v) {
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
-
-template <bool>
-__device__ __forceinline__ Position known(const Position& position) { return position; }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
 template <int kFirst, int kCount>
@@ -302,9 +271,9 @@ struct Moments {
 };
 
 // Number e of stored values that lie in words.
-template <class Real, class T>
+template <class T>
 __device__ __forceinline__ Real real_of(const unsigned* words, int e) {
-  return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
+  return to_real(reinterpret_cast<const T*>(words)[e]);
 }
 
 template <class T>
@@ -312,10 +281,8 @@ struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
-  __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
-  template <class Real>
   __device__ __forceinline__ Real real(int e) const {
-    return real_of<Real, T>(words, e);
+    return real_of<T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
@@ -351,20 +318,12 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
   return *source;
 }
 
-template <int kWidth, CacheHint kHint, class T>
-__device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
+template <CacheHint kHint>
+__device__ __forceinline__ void load_words(Packet<f32>& packet, const f32* source) {
+  constexpr int kBytes = 16;
+  const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source));
 #pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
-  }
+  for (int k = 0; k < kBytes / 4; ++k) packet.words[k] = words.word[k];
 }
 
 // What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
@@ -379,27 +338,10 @@ __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const W
   *target = words;
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      Words<kBytes> words;
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
-  }
-}
-
-template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
-__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
-  const T* source = base + position.linear;
-  load_words<kWidth, kHint>(packet, source);
+template <CacheHint kHint = CacheHint::none>
+__device__ __forceinline__ void read_linear(Packet<f32>& packet, const f32* base, const Position& position) {
+  const f32* source = base + position.linear;
+  load_words<kHint>(packet, source);
 }
 
 namespace detail {
@@ -478,7 +420,7 @@ __device__ __forceinline__ double rsqrt(double a) {
 }  // namespace ops
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <CacheHint kHint, class T>
+template <class T>
 __device__ __forceinline__ T load_element(const T* source) {
   return *source;
 }
@@ -492,40 +434,29 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
 }
 
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
-template <CacheHint kHint = CacheHint::none, class T, class At>
-__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
-                                         const Space& space) {
-  const T value = load_element<kHint>(base + line_offset(position.at, strides));
+__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const Position& position) {
+  const f32 value = load_element(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
 }
 
-template <int kWidth, class T, class At>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
-  T* target = base + position.linear;
-  store_words<kWidth>(packet, target);
-}
-
 // The number of a thread's vector of a step in its row.
-template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+  return chunk * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = thread;
   place.first = place.thread;
-  const Index row = block / kCluster * kGroups + place.group;
+  const Index row = block;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
-  split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
+  split<0, 1>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 
@@ -536,70 +467,30 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first, p.space, position.at);
+  split<1, kReduced>(first, p.space, position.at);
   return position;
 }
 
-__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0 && place.rank == 0; }
+__device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0; }
 
-__device__ __forceinline__ int tile_row(int) { return kInterleavedRows ? static_cast<int>(threadIdx.x) % kTileRows : 0; }
+__device__ __forceinline__ int tile_row() { return 0; }
 
-template <class At>
-__device__ __forceinline__ unsigned mask_of(const At& position) {
-  return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
+__device__ __forceinline__ unsigned mask_of() {
+  return kAllOf<kElements>;
 }
-
-static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
 
 template <class Stage>
 struct Slots {
-  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  Stage of_warp[1][kPartials + 1];
 };
-
-// All of a thread group's lanes in a warp end with what they have together.
-template <class Stage>
-__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
-}
-
-// All of a thread group's lanes in a warp end with what kCount partials are together.
-template <int kCount, class Stage>
-__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
-  Stage total;
-#pragma unroll
-  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kCount) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
-  }
-  merge_group_lanes(total);
-  return total;
-}
-
-// Every thread of the thread group ends with what all of them have seen.
-template <class Stage>
-__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage* partials = slots.of_warp[place.group];
-  if (lane == 0) partials[warp] = stage[0];
-  __syncthreads();
-  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
-}
 
 // What a thread holds of one step from pass to pass.
 struct alignas(16) Held {
   Packet<f32> in_x;
 
-  template <CacheHint kHint, class At>
-  __device__ __forceinline__ void load(const Params& p, const At& position) {
-    read_linear<4, kHint>(in_x, p.in_x, position);
+  template <CacheHint kHint>
+  __device__ __forceinline__ void load(const Params& p, const Position& position) {
+    read_linear<kHint>(in_x, p.in_x, position);
   }
   __device__ __forceinline__ void forget_uses() {
     in_x.forget_uses();
@@ -607,18 +498,8 @@ struct alignas(16) Held {
 };
 
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
   value_0 = in_x;
-}
-
-// One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
-  const Real t3 = in_x - row.t2;
-  const Real t8 = t3 * row.t7;
-  const Real t12 = t8 * in_weight;
-  const Real t15 = t12 + in_bias;
-  const Real t16 = ops::silu(t15);
-  out = t16;
 }
 
 // What pass 0 accumulates.
@@ -632,35 +513,67 @@ struct Stage1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
-  static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
-  template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows]) {
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], Held* held) {
     Real values_0[kStepsAtOnce * kElements];
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        element_0(p, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
+        element_0(held[g].in_x.real(e), values_0[g * kElements + e]);
       }
     }
     unsigned mask = 0;
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g)
-      mask |= mask_of(positions[g]) << (g * kElements);
+      mask |= mask_of() << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-    row.t2 = stage[k].a0.average();
-    row.t4 = stage[k].a0.variance(Real(0));
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
+    [[maybe_unused]] Row& row = rows[0];
+    row.t2 = stage[0].a0.average();
+    row.t4 = stage[0].a0.variance(Real(0));
     row.t6 = row.t4 + 1e-05f;
     row.t7 = ops::rsqrt(row.t6);
-    }
   }
 };
+
+// All of a thread group's lanes in a warp end with what they have together.
+__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
+  stage.template merge_lanes<1, kLanes>();
+}
+
+// All of a thread group's lanes in a warp end with what kCount partials are together.
+__device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
+  Stage1 total;
+  const int partial = lane;
+  if (partial < kWarps) {
+    total = partials[partial];
+  }
+  merge_group_lanes(total);
+  return total;
+}
+
+// Every thread of the thread group ends with what all of them have seen.
+__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots<Stage1>& slots) {
+  merge_group_lanes(stage[0]);
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = slots.of_warp[0];
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged(partials, lane);
+}
+
+// One element of pass 1.
+__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+  const Real t3 = in_x - row.t2;
+  const Real t8 = t3 * row.t7;
+  const Real t12 = t8 * in_weight;
+  const Real t15 = t12 + in_bias;
+  const Real t16 = ops::silu(t15);
+  out = t16;
+}
 
 // A block's shared memory.
 struct Shared {
@@ -669,102 +582,75 @@ struct Shared {
 };
 
 // Results that vary within rows, of one vector.
-template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, Held& held, const Row (&rows)[kRows]) {
+__device__ __forceinline__ void write_pass(const Params& p, const Position& position, Held& held, const Row (&rows)[1]) {
   Packet<f32> in_weight;
-  read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
+  read_row(in_weight, p.in_weight, p.strides_in_weight, position);
   Packet<f32> in_bias;
-  read_row(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+  read_row(in_bias, p.in_bias, p.strides_in_bias, position);
   Packet<f32> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, rows[kRows == 1 ? 0 : e], held.in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(rows[0], held.in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
     out.put(e, from_real<f32>(result_0));
   }
-  write_linear<4>(out, p.out, position);
+  f32* target = p.out + position.linear;
+  constexpr int kBytes = 16;
+  Words<kBytes> words;
+#pragma unroll
+  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = out.words[k];
+  store_instruction(reinterpret_cast<Words<kBytes>*>(target), words);
 }
 
-__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
+__device__ __forceinline__ void write_rows() {}
 
-__device__ __forceinline__ void end_grid(const Params&, const Place&, const Row (&)[kRows], Shared&, bool, int) {}
-
-// The vector of a step, in code for full ones: all are but those of the last kCut steps.
-template <bool kFullVector>
-__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  return known<kFullVector>(locate(p, place, chunk, step));
-}
+__device__ __forceinline__ void end_grid(int) {}
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
+template <class Steps>
 __device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
+                                                 Steps held, Stage1 (&stage)[1]) {
+  decltype(locate(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, positions, held, rows);
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, chunk, step + g);
+  Stage1::accumulate(stage, held);
 }
 
 // One round: all loads before the first use.
-template <bool kFullVector, CacheHint kHint>
+template <CacheHint kHint>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
-}
-
-template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, place, chunk, step, &held[step], rows, stage);
-}
-
-template <CacheHint kHint, class Stage>
-__device__ __forceinline__ void accumulate_full_round(const Params& p, const Place& place, Index round,
-                                                      const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  Held held[kSteps];
-  load_round<true, kHint>(p, place, round, held);
-  accumulate_round<true>(p, place, round, held, rows, stage);
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) stage[k].recenter();
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate(p, place, chunk, step));
 }
 
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
-template <CacheHint kHint, class Stage>
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& place, Index first, Index last,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows]) {
+                                                  Stage1 (&stage)[1]) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    accumulate_full_round<kHint>(p, place, round, rows, stage);
-  }
-}
-
-template <bool kFullVector>
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows]) {
+    Held held[kSteps];
+    load_round<CacheHint::evict_last>(p, place, round, held);
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
-}
-
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Shared&) {
-  write_round<true>(p, place, 0, held, rows);
+    for (int step = 0; step < kSteps; step += kStepsAtOnce)
+      accumulate_steps(p, place, round, step, &held[step], stage);
+    stage[0].recenter();
+  }
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
 template <class Prepare>
 __device__ __forceinline__ void write_rounds(const Params& p, const Place& place, Index first, Index last,
-                                             const Row (&rows)[kRows], Shared&, const Prepare& prepare) {
-  constexpr CacheHint kLast = kL2EvictFirst ? CacheHint::evict_first : CacheHint::none;
+                                             const Row (&rows)[1], const Prepare& prepare) {
+  constexpr CacheHint kLast = CacheHint::evict_first;
   Held held[kSteps];
-  load_round<true, kLast>(p, place, first, held);
+  load_round<kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    if (round > first) load_round<true, kLast>(p, place, round, held);
-    write_round<true>(p, place, round, held, rows);
+    if (round > first) load_round<kLast>(p, place, round, held);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      write_pass(p, locate(p, place, round, step), held[step], rows);
   }
 }
 
@@ -785,7 +671,7 @@ __device__ __forceinline__ Stage read_fresh(const Stage* source) {
   const volatile Real* words = reinterpret_cast<const volatile Real*>(source);
   Real* target = reinterpret_cast<Real*>(&stage);
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(Stage) / sizeof(Real)); ++i) target[i] = words[i];
+  for (int i = 0; i < static_cast<int>(sizeof(Stage) / 4); ++i) target[i] = words[i];
   return stage;
 }
 
@@ -801,54 +687,44 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 }
 
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
-template <class Stage>
-__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots, const Stage* partials, Stage* finals, Index tile) {
+__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage1>& slots, const Stage1* partials, Stage1* finals, Index tile) {
   // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
-  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
-  Stage stage[kRows];
+  Stage1 stage[1];
 #pragma unroll 1
-  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads * kAtOnce) {
-    Stage loaded[kAtOnce][kRows];
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads) {
+    Stage1 loaded[1][1];
+    const Index other = chunk < p.chunks ? chunk : chunk;
+    loaded[0][0] = read_fresh(&partials[(tile * p.chunks + other) + tile_row()]);
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const Index other = chunk + i * kGroupThreads < p.chunks ? chunk + i * kGroupThreads : chunk;
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) * kTileRows + tile_row(k)]);
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < 1; ++i) {
       if (i > 0 && chunk + i * kGroupThreads >= p.chunks) break;
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) stage[k].merge(loaded[i][k]);
+      stage[0].merge(loaded[i][0]);
     }
   }
   __syncthreads();
   combine(place, stage, slots);
   if (is_leader(place)) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) finals[tile * kTileRows + tile_row(k)] = stage[k];
+    finals[tile + tile_row()] = stage[0];
   }
 }
 
 // The round behind a chunk's last. A row's last chunk may have fewer, of which none is partial where all vectors exist.
 __device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
   const Index end = (chunk + 1) * p.rounds;
-  const Index all = p.row_length / (kSteps * kGroupThreads * (kRows > 1 ? 1 : kElements));
+  const Index all = p.row_length / (kSteps * kGroupThreads * kElements);
   return end < all ? end : all;
 }
 
 // One pass over a chunk; true in the block that merged the row's accumulators.
-template <CacheHint kHint, class Stage>
-__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Row (&rows)[kRows], Shared& shared, Slots<Stage>& slots, Real* partial_words, Real* final_words, Index tile,
+__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Shared& shared, Slots<Stage1>& slots, Real* partial_words, Real* final_words, Index tile,
                                            Index chunk, unsigned* signals) {
-  Stage* partials = reinterpret_cast<Stage*>(partial_words);
-  Stage* finals = reinterpret_cast<Stage*>(final_words);
-  Stage stage[kRows];
-  accumulate_rounds<kHint>(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, stage);
+  Stage1* partials = reinterpret_cast<Stage1*>(partial_words);
+  Stage1* finals = reinterpret_cast<Stage1*>(final_words);
+  Stage1 stage[1];
+  accumulate_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), stage);
   combine(place, stage, slots);
   if (is_leader(place)) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)] = stage[k];
+    partials[(tile * p.chunks + chunk) + tile_row()] = stage[0];
   }
   if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
   merge_chunks(p, place, slots, partials, finals, tile);
@@ -856,26 +732,6 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
   __syncthreads();
   if (threadIdx.x == 0) set_flag(&signals[1]);
   return true;
-}
-
-// What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
-// blocks of a tile want the same few lines of memory at the same time.
-template <class Stage>
-__device__ __forceinline__ void take_stage(const Params& p, const Real* final_words, Index tile, Row (&rows)[kRows],
-                                           Slots<Stage>& slots) {
-  const Stage* finals = reinterpret_cast<const Stage*>(final_words) + tile * kTileRows;
-  Stage stage[kRows];
-  stage[0] = read_fresh(&finals[tile_row(0)]);
-  Stage::finish(stage, p, rows);
-}
-
-__device__ __forceinline__ void wait_for(const unsigned* flag) {
-  if (threadIdx.x == 0) {
-    while (read_flag(flag) == 0) {
-    }
-    __threadfence();
-  }
-  __syncthreads();
 }
 
 // Blocks take tickets; ticket by ticket the work is: the first pass over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
@@ -893,31 +749,36 @@ __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
   return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
 }
 
-// One block's share of one pass.
-__device__ __forceinline__ void run_pass(const Params& p, const Place& place, Row (&rows)[kRows], Shared& shared, Index tile,
-                                         Index chunk, int pass, unsigned* signals) {
-  bool knows_rows = false;
-  if (pass == 0) {
-    knows_rows = reduce_chunk<CacheHint::evict_last, Stage1>(p, place, rows, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
-  }
-  if (pass == 1) {
-    write_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, shared, [&] {
-      wait_for(&signals[1]);
-      take_stage(p, p.finals_1, tile, rows, shared.stage1);
-    });
-    if (knows_rows) write_rows(p, place, rows);
-    end_grid(p, place, rows, shared, knows_rows, static_cast<int>(chunk));
-  }
-}
-
 // Many blocks share a row.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Share share = take_share(p, shared);
   if (share.tile < 0 || share.tile >= p.tiles) return;
   const Place place = find_place(p, share.tile);
-  Row rows[kRows];
+  Row rows[1];
   unsigned* signals = p.signals + 1 + share.tile * (2 * kPasses);
-  run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
+  // One block's share of one pass.
+  bool knows_rows = false;
+  if (share.pass == 0) {
+    knows_rows = reduce_chunk(p, place, shared, shared.stage1, p.partials_1, p.finals_1, share.tile, share.chunk, &signals[0]);
+  }
+  if (share.pass == 1) {
+    write_rounds(p, place, share.chunk * p.rounds, end_of_chunk(p, share.chunk), rows, [&] {
+      if (threadIdx.x == 0) {
+        while (read_flag(&signals[1]) == 0) {
+        }
+        __threadfence();
+      }
+      __syncthreads();
+      // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
+      // blocks of a tile want the same few lines of memory at the same time.
+      const Stage1* finals = reinterpret_cast<const Stage1*>(p.finals_1) + share.tile;
+      Stage1 stage[1];
+      stage[0] = read_fresh(&finals[tile_row()]);
+      Stage1::finish(stage, rows);
+    });
+    if (knows_rows) write_rows();
+    end_grid(static_cast<int>(share.chunk));
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_607102(const __grid_constant__ Params p) {

@@ -13,22 +13,11 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 14;  // steps of a pass, or of one round of it
-constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
 constexpr int kThreads = 512;  // of a block
 constexpr int kGroupThreads = 512;  // threads of a block share a row
-constexpr int kBeside = 1;  // elements of a thread lie so far apart
-constexpr int kCluster = 1;  // blocks share a row
-constexpr int kRows = 1;  // rows of a thread
-constexpr int kOuter = 1;  // outer parallel dimensions
 constexpr int kReduced = 2;  // dimensions of a row
 constexpr int kCoordinates = 3;  // dimensions in all
-constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
-constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWarpwise = true;  // a warp's vectors lie side by side
 constexpr int kUnrolled = 2;  // steps that a pass takes at once
-constexpr bool kGathers = true;  // operands of elements that the coordinates find
-constexpr bool kLoadGathers = false;  // of those that are held
-constexpr bool kWriteGathers = true;  // in the last pass
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
@@ -96,29 +85,20 @@ struct Params {
 };
 
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+constexpr int kBetween = 32;
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  static constexpr Index misalignment = 0;  // vectors begin with rows
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  static constexpr int rank = 0;
-  int group;               // of the block's thread groups
   bool exists;
 };
 
-// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
-constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
-constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
-
-// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
-constexpr bool kInSteps = kCluster > 1 && kApart > 1;
-constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+constexpr int kLanes = 32;
+constexpr int kPartials = 16;
 
 // What is known per row.
 struct Row {
@@ -133,7 +113,7 @@ struct Hoisted {};
 
 // Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
-constexpr int kCopyBatch = kUnrolled > kStepsAtOnce ? kUnrolled : kStepsAtOnce;  // steps
+constexpr int kCopyBatch = 2;  // steps
 
 // Blocks that share a row hold their chunks in shared memory from the first pass to the last, and meet between: each leaves what it has
 // accumulated, counts itself, and waits until all have. Devices start blocks in their order, so those of one row run at about the same time. Whoever has waited
@@ -188,30 +168,8 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
-}
-
-template <bool kFullVector>
 __device__ __forceinline__ auto known(const Position& position) {
-  if constexpr (kFullVector) {
-    return FullVector{static_cast<const VectorStart&>(position)};
-  } else {
-    return position;
-  }
-}
-
-// A vector of which some element exists; kByLine: an operand needs coordinates.
-template <bool kByLine>
-__device__ __forceinline__ auto existing(const Position& position) {
-  return known<true>(position);
+  return FullVector{static_cast<const VectorStart&>(position)};
 }
 
 // Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
@@ -347,7 +305,7 @@ struct Moments {
 };
 
 // Number e of stored values that lie in words.
-template <class Real, class T>
+template <class T>
 __device__ __forceinline__ Real real_of(const unsigned* words, int e) {
   return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
 }
@@ -357,10 +315,8 @@ struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
-  __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
-  template <class Real>
   __device__ __forceinline__ Real real(int e) const {
-    return real_of<Real, T>(words, e);
+    return real_of<T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   __device__ __forceinline__ void clear() {
@@ -375,78 +331,15 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-template <CacheHint kHint, int kBytes>
-__device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-  if constexpr (kHint == CacheHint::read_only && kBytes == 16) {
-    Words<kBytes> words;
-    asm("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-        : "l"(source));
-    return words;
-  }
-  return *source;
-}
-
-template <int kWidth, CacheHint kHint, class T>
-__device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
-  }
-}
-
-template <int kBytes>
-__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  *target = words;
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      Words<kBytes> words;
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
-  }
-}
-
 // What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
 // meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
 typedef Words<16> Chunk16;
 
-template <class HeldVector>
-__device__ __forceinline__ HeldVector load_held(const Chunk16* chunks16) {
-  HeldVector held;
+__device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
+  Packet<f16> held;
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(HeldVector) / sizeof(Chunk16)); ++i) reinterpret_cast<Chunk16*>(&held)[i] = chunks16[i * kThreads];
+  for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) reinterpret_cast<Chunk16*>(&held)[i] = chunks16[i * kThreads];
   return held;
-}
-
-template <class HeldVector>
-__device__ __forceinline__ void store_held(Chunk16* chunks16, const HeldVector& held) {
-#pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(HeldVector) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&held)[i];
-}
-
-// Of a vector that is not in bounds, as it lies in memory.
-template <class T, class At>
-__device__ __forceinline__ void read_existing(Packet<T>& packet, const T* source, const At& position) {
-  packet.clear();
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
@@ -462,40 +355,23 @@ __device__ __forceinline__ void copy_async(void* shared_address, const void* sou
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-template <int kLeft>
-__device__ __forceinline__ void wait_for_all_but() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-
-// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
-template <int kWidth, class T>
-__device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      const int begin = i * kBytes;
-      copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * kWidth);
-    }
-  } else {
-    Packet<T> packet;
-    load_words<kWidth, CacheHint::none>(packet, source);
-    store_held(chunks16, packet);
-  }
-}
-
-template <int kWidth, class T, class At>
-__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
-  const T* source = base + position.linear;
+template <class At>
+__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const At& position) {
+  const f16* source = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
-      Packet<T> packet;
-      read_existing(packet, source, position);
-      store_held(chunks16, packet);
+      Packet<f16> packet;
+      // Of a vector that is not in bounds, as it lies in memory.
+      packet.clear();
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&packet)[i];
       return;
     }
   }
-  copy_words<kWidth>(chunks16, source);
+  // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
+  constexpr int kBytes = 16;
+  const int begin = 0;
+  copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source);
 }
 
 namespace fast {
@@ -529,16 +405,16 @@ __device__ __forceinline__ double rsqrt(double a) {
 }  // namespace ops
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <CacheHint kHint, class T>
+template <class T>
 __device__ __forceinline__ T load_element(const T* source) {
-  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 2) {
+  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 2) {
     unsigned short bits;
     asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
     T value;
     memcpy(&value, &bits, sizeof(T));
     return value;
   }
-  if constexpr (kHint == CacheHint::read_only && sizeof(T) == 4) {
+  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 4) {
     unsigned bits;
     asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
     T value;
@@ -557,8 +433,8 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
 }
 
 // Line by line, of which a vector seldom has elements of more than two.
-template <class T, class At>
-__device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+template <class At>
+__device__ __forceinline__ void read_lines(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position,
                                            const Space& space) {
   packet.clear();
   Index at[kCoordinates];
@@ -566,60 +442,68 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
   for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
 #pragma unroll 1
   for (Index first = position.begin; first < position.end;) {
-    const T value = base[line_offset(at, strides)];
+    const f32 value = base[line_offset(at, strides)];
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
       if (e >= first) packet.put(e, value);
     }
-    first += kBeside > 1 ? kElements : space.extents[kCoordinates - 1] - at[kCoordinates - 1];
+    first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
     at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
-    advance(at, space);
+    // The next element, with carries from row to row.
+    ++at[kCoordinates - 1];
+#pragma unroll
+    for (int d = kCoordinates - 1; d > 0; --d) {
+      const bool carry = at[d] == space.extents[d];
+      at[d] = carry ? 0 : at[d];
+      at[d - 1] += carry ? 1 : 0;
+    }
   }
 }
 
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
-template <CacheHint kHint = CacheHint::none, class T, class At>
-__device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
+template <class At>
+__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position,
                                          const Space& space) {
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return read_lines(packet, base, strides, position, space);
   }
-  const T value = load_element<kHint>(base + line_offset(position.at, strides));
+  const f32 value = load_element(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
 }
 
-template <int kWidth, class T, class At>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
-  T* target = base + position.linear;
+template <class At>
+__device__ __forceinline__ void write_linear(const Packet<f16>& packet, f16* base, const At& position) {
+  f16* target = base + position.linear;
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
       return;
     }
   }
-  store_words<kWidth>(packet, target);
+  constexpr int kBytes = 16;
+  Words<kBytes> words;
+#pragma unroll
+  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[k];
+  *reinterpret_cast<Words<kBytes>*>(target) = words;
 }
 
 // The number of a thread's vector of a step in its row.
-template <class Place>
 __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+  return chunk * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = thread;
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block / kCluster * kGroups + place.group;
+  const Index row = block;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
-  split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
+  split<0, 1>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 
@@ -633,7 +517,7 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first, p.space, position.at);
+  split<1, kReduced>(first, p.space, position.at);
   position.in_bounds = position.begin == 0 && position.end == kElements;
   position.full_vector = position.in_bounds;
   return position;
@@ -644,33 +528,24 @@ __device__ __forceinline__ unsigned mask_of(const At& position) {
   return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
 }
 
-static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
-
 template <class Stage>
 struct Slots {
-  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  Stage of_warp[1][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
 template <class Stage>
 __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+  stage.template merge_lanes<1, kLanes>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
-template <int kCount, class Stage>
+template <class Stage>
 __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   Stage total;
-#pragma unroll
-  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kCount) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
+  const int partial = lane;
+  if (partial < (kThreads / 32)) {
+    total = partials[partial];
   }
   merge_group_lanes(total);
   return total;
@@ -700,9 +575,9 @@ struct Held {
   Chunk16* chunks16;  // of one step, kThreads apart
 
   __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
-  template <CacheHint kHint, class At>
+  template <class At>
   __device__ __forceinline__ void load(const Params& p, const At& position) const {
-    copy_linear<8>(chunks16 + k_in_x * kThreads, p.in_x, position);
+    copy_linear(chunks16 + k_in_x * kThreads, p.in_x, position);
   }
 };
 
@@ -711,12 +586,12 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
 }
 
 // One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
+__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
   value_0 = in_x;
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
   const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
   const Real t16 = fast::silu(t15);
@@ -734,38 +609,28 @@ struct Stage1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
-  static constexpr bool kGathers = false;
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], const Held& held, const Row (&rows)[kRows]) {
-    Real values_0[kStepsAtOnce * kElements];
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const At (&positions)[1], const Held& held) {
+    Real values_0[kElements];
+    Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g) {
-      Packet<f16> in_x = load_held<Packet<f16>>(held.at(g).chunks16 + Held::k_in_x * kThreads);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), values_0[g * kElements + e]);
-      }
+    for (int e = 0; e < kElements; ++e) {
+      element_0(in_x.real(e), values_0[e]);
     }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g)
-      mask |= mask_of(positions[g]) << (g * kElements);
+    const unsigned mask = mask_of(positions[0]);
     stage[0].a0.add(values_0, mask);
   }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-    row.t2 = stage[k].a0.average();
-    row.t4 = stage[k].a0.variance(Real(0));
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
+    [[maybe_unused]] Row& row = rows[0];
+    row.t2 = stage[0].a0.average();
+    row.t4 = stage[0].a0.variance(Real(0));
     row.t6 = row.t4 + 1e-05f;
     row.t7 = ops::rsqrt(row.t6);
-    }
   }
 };
 
-__device__ __forceinline__ Hoisted load_hoisted(const Params&, const Position&) { return {}; }
+__device__ __forceinline__ Hoisted load_hoisted(const Position&) { return {}; }
 
 // A block's shared memory.
 struct Shared {
@@ -775,36 +640,35 @@ struct Shared {
 
 // Results that vary within rows, of one vector.
 template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Hoisted& hoisted, const Row (&rows)[kRows]) {
-  Packet<f16> in_x = load_held<Packet<f16>>(held.chunks16 + Held::k_in_x * kThreads);
+__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Row (&rows)[1]) {
+  Packet<f16> in_x = load_held(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
-  read_row<CacheHint::read_only>(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
+  read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
   Packet<f32> in_bias;
-  read_row<CacheHint::read_only>(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+  read_row(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, rows[kRows == 1 ? 0 : e], in_x.real<Real>(e), in_weight.real<Real>(e), in_bias.real<Real>(e), result_0);
+    element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
     out.put(e, from_real<f16>(result_0));
   }
-  write_linear<8>(out, p.out, position);
+  write_linear(out, p.out, position);
 }
 
-__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}
+__device__ __forceinline__ void write_rows() {}
 
-__device__ __forceinline__ void end_grid(const Params&, const Place&, const Row (&)[kRows], Shared&, bool, int) {}
+__device__ __forceinline__ void end_grid(int) {}
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
-  constexpr int kGroups = kThreads / kGroupThreads;
-  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
+  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
-  const Index row = tile * kGroups;
+  const Index row = tile;
   const Index from = (block - tile * sharers) * kChunk;
-  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
+  const Index rows = p.rows - row < 1 ? p.rows - row : 1;
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 }
@@ -815,14 +679,12 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, Inde
 }
 
 // The same where some element of them exists.
-template <class Stage, class Steps>
+template <class Steps>
 __device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
-  Stage::accumulate(stage, p, positions, held, rows);
+                                                    Steps held, Stage1 (&stage)[1]) {
+  const decltype(known(Position())) positions[1] = {known(locate(p, place, chunk, step))};
+  Stage1::accumulate(stage, positions, held);
 }
-
-static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && kSteps % kCopyBatch == 0, "who waits for a batch waits for all steps of an accumulator");
 
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
@@ -831,7 +693,7 @@ struct AffineRun {
   Index apart;  // lines from one vector to the next, where rows are read together
   bool exists;
   __device__ __forceinline__ FullVector at(int step) const {
-    FullVector position = known<true>(first);
+    FullVector position = known(first);
     position.linear += step * (kBetween * kElements);
     position.at[kCoordinates - 1] += step * (kBetween * kElements);
     return position;
@@ -842,7 +704,7 @@ template <bool kByLine>
 __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Place& place, Index chunk) {
   const Position first = locate(p, place, chunk, 0);
   const Position last = locate(p, place, chunk, kSteps - 1);
-  bool same = !kByLine || kReduced == 1;
+  bool same = !kByLine;
   Index apart = 0;
   same = same || (last.at[kCoordinates - 1] - first.at[kCoordinates - 1] == (kSteps - 1) * (kBetween * kElements) && last.full_vector);
   return {first, apart, first.in_bounds && last.in_bounds && same};
@@ -865,7 +727,7 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
 #pragma unroll 1
     for (int step = first; step < first + kUnrolled; ++step) {
       const Position position = locate(p, place, chunk, step);
-      if (position.end > position.begin) work(step, existing<kByLine>(position));
+      if (position.end > position.begin) work(step, known(position));
     }
     done(first + kUnrolled);
   }
@@ -877,7 +739,7 @@ struct CopyStep {
   const Held& held;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    held.at(step).template load<CacheHint::none>(p, position);
+    held.at(step).load(p, position);
   }
 };
 
@@ -885,57 +747,49 @@ struct WriteStep {
   const Params& p;
   const Held& held;
   const Hoisted& hoisted;
-  const Row (&rows)[kRows];
+  const Row (&rows)[1];
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, position, held.at(step), hoisted, rows);
+    write_pass(p, position, held.at(step), rows);
   }
 };
-
-__device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
-  each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
-    if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
-  });
-}
 
 // Calls pass(first step) for all batches of a chunk, when they have come.
 template <class Pass>
 __device__ __forceinline__ void each_batch(const Pass& pass) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kCopyBatch) {
-    wait_for_all_but<kSteps / kCopyBatch - 1>();
+    asm volatile("cp.async.wait_group %0;" ::"n"((kSteps / kCopyBatch - 1)) : "memory");
     end_of_batch();  // of nothing: so as many batches as before may still be on their way
     pass(batch);
   }
 }
 
 // A loop of its own for what lies in one line: what all of that wants is read before it.
-template <class Stage>
 __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                                  const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  if (const AffineRun run = find_affine_run<Stage::kGathers>(p, place, chunk); run.exists) {
+                                                  Stage1 (&stage)[1]) {
+  if (const AffineRun run = find_affine_run<false>(p, place, chunk); run.exists) {
     each_batch([&](int batch) {
 #pragma unroll 1
-      for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-        FullVector positions[kStepsAtOnce];
-#pragma unroll
-        for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = run.at(step + g);
-        Stage::accumulate(stage, p, positions, held.at(step), rows);
+      for (int step = batch; step < batch + kCopyBatch; ++step) {
+        FullVector positions[1];
+        positions[0] = run.at(step);
+        Stage1::accumulate(stage, positions, held.at(step));
       }
     });
     return;
   }
   each_batch([&](int batch) {
 #pragma unroll 1
-    for (int step = batch; step < batch + kCopyBatch; step += kStepsAtOnce) {
-      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), rows, stage);
+    for (int step = batch; step < batch + kCopyBatch; ++step) {
+      if (is_any(p, place, chunk, step)) accumulate_existing(p, place, chunk, step, held.at(step), stage);
     }
   });
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[kRows]) {
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, held, hoisted, rows}, [](int) {});
+                                             const Hoisted& hoisted, const Row (&rows)[1]) {
+  each_step<true>(p, place, chunk, WriteStep{p, held, hoisted, rows}, [](int) {});
 }
 
 // Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
@@ -988,43 +842,25 @@ struct alignas(16) ValueWithStatus {
 
 // A share of `count` partials that other blocks left, `first` and every kStride-th after it: whoever came when, they merge in the same order. A chunk may be
 // on its way still. kAtOnce of them are under way together, for which registers must be free.
-template <int kStride, int kAtOnce, class Stage>
-__device__ __forceinline__ Stage merge_partials(const ValueWithStatus<Stage>* partials, Index first, Index count) {
-  Stage all;
+__device__ __forceinline__ Stage1 merge_partials(const ValueWithStatus<Stage1>* partials, Index first, Index count) {
+  Stage1 all;
 #pragma unroll 1
-  for (; first < count; first += kStride * kAtOnce) {
-    Stage stage[kAtOnce];
+  for (; first < count; first += 96) {
+    Stage1 stage[3];
     bool have_come = false;
     while (!have_come) {
       have_come = true;
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + kStride * i < count) have_come = partials[first + kStride * i].take(stage[i]) && have_come;
+      for (int i = 0; i < 3; ++i) {
+        if (first + 32 * i < count) have_come = partials[first + 32 * i].take(stage[i]) && have_come;
       }
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + kStride * i < count) all.merge(stage[i]);
+    for (int i = 0; i < 3; ++i) {
+      if (first + 32 * i < count) all.merge(stage[i]);
     }
   }
   return all;
-}
-
-// The first pass over a chunk.
-template <class Stage>
-__device__ __forceinline__ void accumulate_chunk(const Params& p, const Place& place, Index chunk, const Held& held,
-                                                const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  accumulate_staged(p, place, chunk, held, rows, stage);
-}
-
-// Warp 0 ends with what all threads of the block have accumulated.
-template <class Stage>
-__device__ __forceinline__ void combine_chunk(Stage& stage, Slots<Stage>& slots) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  merge_group_lanes(stage);
-  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = stage;
-  __syncthreads();
-  if (threadIdx.x < 32) stage = merged<kThreads / 32>(slots.of_warp[0], lane);
 }
 
 // Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
@@ -1041,16 +877,20 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
 
 // Leaves what the block has accumulated. True in all threads of a block whose row is complete; `stage` then is what all of the row have accumulated.
 // One warp reads that: partials of one row lie in few lines of the L2 cache, which all of its blocks want at the same time.
-template <class Stage>
-__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage>& slots, ValueWithStatus<Stage>* partials, Index own,
-                                     unsigned* arrivals, unsigned* state, Stage& stage) {
-  combine_chunk(stage, slots);
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage1>& slots, ValueWithStatus<Stage1>* partials, Index own,
+                                     unsigned* arrivals, unsigned* state, Stage1& stage) {
+  // Warp 0 ends with what all threads of the block have accumulated.
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  merge_group_lanes(stage);
+  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = stage;
+  __syncthreads();
+  if (threadIdx.x < 32) stage = merged(slots.of_warp[0], lane);
   if (threadIdx.x == 0) partials[own].put(stage);
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);
     __syncwarp();
     if (shared.complete != 0) {
-      Stage all = merge_partials<32, 3>(partials, static_cast<Index>(threadIdx.x), p.chunks);
+      Stage1 all = merge_partials(partials, static_cast<Index>(threadIdx.x), p.chunks);
       all.template merge_lanes<1, 32>();
       if (threadIdx.x == 0) slots.of_warp[0][0] = all;
     }
@@ -1073,31 +913,32 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
   return any != 0;
 }
 
-template <class Stage>
-__device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const Held& held, ValueWithStatus<Stage>* partials, Slots<Stage>& slots) {
+__device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const Held& held, ValueWithStatus<Stage1>* partials, Slots<Stage1>& slots) {
   const Index block = static_cast<Index>(blockIdx.x);
   const Index tile = block / p.chunks;
   const Index own = block - tile * p.chunks;
   const Place place = find_place(p, tile);
-  Row rows[kRows];
+  Row rows[1];
   unsigned* states = p.states + tile * p.chunks;
   bool is_last = false;
   Index next = 0;  // of the chunks that the last to arrive has not looked at
 #pragma unroll 1
   for (Index chunk = own;;) {
     const bool is_own = chunk == own;
-    copy_staged(p, place, chunk, held);
+    each_step<false>(p, place, chunk, CopyStep{p, held}, [](int steps) {
+      end_of_batch();
+    });
     if (is_own) prefetch_later_block(p, p.chunks);
-    Stage stage[kRows];
-    accumulate_chunk(p, place, chunk, held, rows, stage);  // of an abandoned chunk: for what is saved
+    Stage1 stage[1];
+    accumulate_staged(p, place, chunk, held, stage);  // of an abandoned chunk: for what is saved
     if (is_own) {
       if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
-      Stage::finish(stage, p, rows);
+      Stage1::finish(stage, rows);
       is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
-      if (is_last) write_rows(p, place, rows);
+      if (is_last) write_rows();
     }
-    write_staged(p, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows);
-    end_grid(p, place, rows, shared, is_last && is_own, static_cast<int>(chunk));
+    write_staged(p, place, chunk, held, load_hoisted(locate(p, place, chunk, 0)), rows);
+    end_grid(static_cast<int>(chunk));
     if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
 #pragma unroll 1
     while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;
@@ -1106,13 +947,9 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
   }
 }
 
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
-  run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus<Stage1>*>(p.partials_1), shared.stage1);
-}
-
 extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_mean_sub_var_f16_f16_1ca0fc(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];
-  run_rows(p, shared, staged);
+  run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus<Stage1>*>(p.partials_1), shared.stage1);
 }

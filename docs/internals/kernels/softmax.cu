@@ -11,97 +11,41 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 2;  // steps of a pass, or of one round of it
-constexpr int kStepsAtOnce = 1;  // steps that an accumulator takes at once
-constexpr int kThreads = 256;  // of a block
-constexpr int kGroupThreads = 256;  // threads of a block share a row
-constexpr int kBeside = 1;  // elements of a thread lie so far apart
-constexpr int kCluster = 1;  // blocks share a row
-constexpr int kRows = 1;  // rows of a thread
-constexpr int kOuter = 1;  // outer parallel dimensions
-constexpr int kReduced = 1;  // dimensions of a row
-constexpr int kCoordinates = 2;  // dimensions in all
-constexpr bool kInterleavedRows = false;  // neighbouring threads work for neighbouring rows
-constexpr int kThreadsPerRun = 1;  // of them for one row
-constexpr bool kWarpwise = false;  // a warp's vectors lie side by side
-constexpr bool kL1EvictFirst = false;  // what is held leaves the caches first
-constexpr bool kGathers = false;  // operands of elements that the coordinates find
-constexpr bool kHoldsExponentials = true;  // threads keep exponentials for later passes
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
   unsigned short bits;
 };
 
-// Division by a number that is known at launch, for 0 <= n < 2^31, as a multiplication (Granlund and Montgomery 1994, "Division by
-// invariant integers using multiplication"): with l = ceil(log2 d) and m = ceil(2^(31+l) / d), n / d = (n * m) >> (31 + l).
-// The high half of 2n * m gives the first 31 of the shift.
-struct Divisor {
-  unsigned multiplier;
-  unsigned shift;
+// Where a thread's vector of kElements elements, kBeside apart, begins: in bounds, and in one line of the innermost dimension.
+struct Position {
+  Index linear;            // of its first element
 };
-
-// Extents of the iteration space, and what divides by them. The outermost one is never divided by.
-struct Space {
-  Index extents[kCoordinates];
-  Divisor divisors[kCoordinates];
-};
-
-// Where a thread's vector of kElements elements, kBeside apart, begins.
-struct VectorStart {
-  Index linear;            // of the vector's first element, which need not exist
-  Index at[kCoordinates];  // coordinates of the first element that exists
-};
-
-// In bounds, and in one line of the innermost dimension.
-struct FullVector : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = true;
-  static constexpr int begin = 0, end = kElements;
-  static constexpr bool in_bounds = true, full_vector = true;
-};
-
-typedef FullVector Position;
-
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
-// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
-// Where something as long is written, both cost more than they gain.
-enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
-constexpr CacheHint kHeldHint = kL1EvictFirst ? CacheHint::l1_evict_first : CacheHint::none;  // of what is held
 
 // The kernel's parameter.
 struct Params {
   const f16* in_x;  // linear
   f16* out;  // linear
-  Space space;  // extents of the iteration space
   Index rows;  // elements of the outer parallel dimensions
   Index row_length;  // elements of a row
   Index prefetch_distance;  // blocks between one and that for which it prefetches
 };
 
 // Vectors between those of one thread. Warpwise, those of a warp lie side by side, so that most warps stay in one line.
-constexpr int kBetween = kWarpwise ? 32 : kGroupThreads;
+constexpr int kBetween = 256;
 
 // Which row a thread works for, and its number among those that share it.
 struct Place {
   Index row;               // element of the outer parallel dimensions, as one number
   Index start;             // linear index of the row's first element
-  static constexpr Index misalignment = 0;  // vectors begin with rows
-  Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  static constexpr int rank = 0;
-  int group;               // of the block's thread groups
   bool exists;
 };
 
-// The lanes of a warp that belong to one thread group: kLanes in all, kThreadsPerRun side by side and again kApart times as far on.
-constexpr int kApart = kInterleavedRows ? kThreads / kGroupThreads : 1;
-constexpr int kLanes = kGroupThreads * kApart < 32 ? kGroupThreads : 32 / kApart;
-
-// Few lanes to a row would merge many partials each: a block's warps meet before the blocks of a cluster do.
-constexpr bool kInSteps = kCluster > 1 && kApart > 1;
-constexpr int kWarps = kGroupThreads > kLanes || kCluster > 1 ? (kGroupThreads + kLanes - 1) / kLanes : 0;  // that a thread group has lanes in
-constexpr int kPartials = kInSteps ? kWarps + kCluster : kCluster * kWarps;
+constexpr int kLanes = 32;
+constexpr int kWarps = 8;  // that a thread group has lanes in
+constexpr int kPartials = 8;
 
 // What is known per row.
 struct Row {
@@ -139,25 +83,6 @@ __device__ __forceinline__ f16 from_real<f16>(float v) {
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
-}
-
-__device__ __forceinline__ int divide(int n, const Divisor& d) {
-  return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
-}
-
-template <bool>
-__device__ __forceinline__ Position known(const Position& position) { return position; }
-
-// Coordinates kFirst … kFirst + kCount - 1 of the number `n`, the last the fastest.
-template <int kFirst, int kCount>
-__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
-#pragma unroll
-  for (int d = kFirst + kCount - 1; d > kFirst; --d) {
-    const Index quotient = divide(n, space.divisors[d]);
-    at[d] = n - quotient * space.extents[d];
-    n = quotient;
-  }
-  if constexpr (kCount > 0) at[kFirst] = n;
 }
 
 namespace fast {
@@ -232,29 +157,6 @@ __device__ __forceinline__ Real infinity() { return Real(detail::from_bits(0x7f8
 struct MaxSumExp {
   Real largest = -infinity(), sum = 0;
 
-  template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
-    if (mask == kAllOf<n>) {
-      add_all(values);
-      return;
-    }
-    Real existing[n];
-#pragma unroll
-    for (int i = 0; i < n; ++i) existing[i] = has(mask, i) ? values[i] : -infinity();
-    add_all(existing);
-  }
-  template <int n>
-  __device__ __forceinline__ void add_all(const Real (&values)[n]) {
-    Real top = largest;
-#pragma unroll
-    for (int i = 0; i < n; ++i) top = ops::maximum(top, values[i]);
-    const Real base = shift(top);
-    Real terms[n];
-#pragma unroll
-    for (int i = 0; i < n; ++i) terms[i] = detail::exp_below(values[i], base);
-    sum = sum * detail::exp_below(largest, base) + tree_sum(terms);
-    largest = top;
-  }
   __device__ __forceinline__ void merge(const MaxSumExp& other) {
     const Real top = ops::maximum(largest, other.largest);
     const Real base = shift(top);
@@ -298,7 +200,7 @@ struct HeldSumExp : MaxSumExp {
 };
 
 // Number e of stored values that lie in words.
-template <class Real, class T>
+template <class T>
 __device__ __forceinline__ Real real_of(const unsigned* words, int e) {
   return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
 }
@@ -308,10 +210,8 @@ struct alignas(16) Packet {
   static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned words[kWords];
 
-  __device__ __forceinline__ T get(int e) const { return reinterpret_cast<const T*>(words)[e]; }
-  template <class Real>
   __device__ __forceinline__ Real real(int e) const {
-    return real_of<Real, T>(words, e);
+    return real_of<T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
@@ -327,142 +227,122 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
-template <CacheHint kHint, int kBytes>
-__device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* source) {
-  return *source;
-}
-
-template <int kWidth, CacheHint kHint, class T>
-__device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
+__device__ __forceinline__ void read_linear(Packet<f16>& packet, const f16* base, const Position& position) {
+  const f16* source = base + position.linear;
+  constexpr int kBytes = 16;
+  const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source);
 #pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
-  }
-}
-
-template <int kBytes>
-__device__ __forceinline__ void store_instruction(Words<kBytes>* target, const Words<kBytes>& words) {
-  *target = words;
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
-#pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      Words<kBytes> words;
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
-    }
-  } else {
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
-  }
-}
-
-template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
-__device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
-  const T* source = base + position.linear;
-  load_words<kWidth, kHint>(packet, source);
-}
-
-template <int kWidth, class T, class At>
-__device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
-  T* target = base + position.linear;
-  store_words<kWidth>(packet, target);
+  for (int k = 0; k < kBytes / 4; ++k) packet.words[k] = words.word[k];
 }
 
 // The number of a thread's vector of a step in its row.
-template <class Place>
-__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return (chunk * kCluster + place.rank) * (kSteps * kGroupThreads) + step * kBetween + place.first;
+__device__ __forceinline__ Index number_of(const Place& place, int step) {
+  return step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
-  constexpr int kGroups = kThreads / kGroupThreads;
   Place place;
   const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = thread;
   place.first = place.thread;
-  const Index row = block / kCluster * kGroups + place.group;
+  const Index row = block;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
-  split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
   return place;
 }
 
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
-__device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
+__device__ __forceinline__ Position locate(const Place& place, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements;
+  const Index first = number_of(place, step) * kElements;
   position.linear = place.start + first;
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
-  split<kOuter, kReduced>(first, p.space, position.at);
   return position;
 }
 
-template <class At>
-__device__ __forceinline__ unsigned mask_of(const At& position) {
-  return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
+__device__ __forceinline__ unsigned mask_of() {
+  return kAllOf<kElements>;
 }
-
-static_assert(kLanes % kThreadsPerRun == 0, "lanes side by side are of one warp");
 
 template <class Stage>
 struct Slots {
-  Stage of_warp[kThreads / kGroupThreads][kPartials + 1];
+  Stage of_warp[1][kPartials + 1];
+};
+
+// What a thread holds of one step from pass to pass.
+struct alignas(16) Held {
+  Packet<f16> in_x;
+  Real t3[kElements];
+
+  __device__ __forceinline__ void load(const Params& p, const Position& position) {
+    read_linear(in_x, p.in_x, position);
+  }
+  __device__ __forceinline__ void forget_uses() {
+    in_x.forget_uses();
+  }
+};
+
+// One element of pass 0.
+__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
+  value_0 = in_x;
+}
+
+// What pass 0 accumulates.
+struct Stage1 {
+  HeldSumExp a0;  // of in_x
+
+  __device__ __forceinline__ void merge(const Stage1& other) {
+    a0.merge(other.a0);
+  }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    a0.template merge_lanes<kFrom, kTo>();
+  }
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], Held* held) {
+    Real values_0[kElements];
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      element_0(held[0].in_x.real(e), values_0[e]);
+    }
+    const unsigned mask = mask_of();
+    stage[0].a0.add(values_0, mask);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) held[0].t3[e] = values_0[e];
+  }
+  __device__ __forceinline__ static void exponentiate(Stage1 (&stage)[1], Held (&held)[kSteps]) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) stage[0].a0.exponentiate(held[step].t3);
+  }
+  __device__ __forceinline__ static void rescale(const Stage1 (&own)[1], const Stage1 (&stage)[1], Held (&held)[kSteps]) {
+    Real scale[1];
+    scale[0] = own[0].a0.scale_to(stage[0].a0);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) held[step].t3[e] *= scale[0];
+    }
+  }
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
+    [[maybe_unused]] Row& row = rows[0];
+    row.t1 = stage[0].a0.largest;
+    row.t4 = stage[0].a0.sumexp();
+  }
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
-template <class Stage>
-__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
-  stage.template merge_lanes<kThreadsPerRun * kApart, kLanes * kApart>();
+__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
+  stage.template merge_lanes<1, kLanes>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
-template <int kCount, class Stage>
-__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
-  Stage total;
-#pragma unroll
-  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kCount) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
+__device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
+  Stage1 total;
+  const int partial = lane;
+  if (partial < kWarps) {
+    total = partials[partial];
   }
   merge_group_lanes(total);
   return total;
-}
-
-// Every thread of the thread group ends with what all of them have seen.
-template <class Stage>
-__device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows], Slots<Stage>& slots) {
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage* partials = slots.of_warp[place.group];
-  if (lane == 0) partials[warp] = stage[0];
-  __syncthreads();
-  stage[0] = merged<kInSteps ? kCluster : kCluster * kWarps>(partials, lane);
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -482,92 +362,15 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
   if (begin < end) prefetch_l2(begin, end);
 }
 
-// What a thread holds of one step from pass to pass.
-struct alignas(16) Held {
-  Packet<f16> in_x;
-  Real t3[kElements];
-
-  template <CacheHint kHint, class At>
-  __device__ __forceinline__ void load(const Params& p, const At& position) {
-    read_linear<8, kHint>(in_x, p.in_x, position);
-  }
-  __device__ __forceinline__ void forget_uses() {
-    in_x.forget_uses();
-  }
-};
-
 __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {
   prefetch(p.in_x + first, count);
 }
 
-// One element of pass 0.
-__device__ __forceinline__ void element_0(const Params& p, const Row& row, Real in_x, Real& value_0) {
-  value_0 = in_x;
-}
-
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Params& p, const Row& row, Real& t3, Real& out) {
+__device__ __forceinline__ void element_1(const Row& row, Real& t3, Real& out) {
   const Real t5 = t3 * (Real(1) / row.t4);
   out = t5;
 }
-
-// What pass 0 accumulates.
-struct Stage1 {
-  HeldSumExp a0;  // of in_x
-
-  __device__ __forceinline__ void merge(const Stage1& other) {
-    a0.merge(other.a0);
-  }
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void merge_lanes() {
-    a0.template merge_lanes<kFrom, kTo>();
-  }
-  static constexpr bool kGathers = false;
-  template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[kRows], const Params& p, const At (&positions)[kStepsAtOnce], Held* held, const Row (&rows)[kRows]) {
-    Real values_0[kStepsAtOnce * kElements];
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g) {
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(p, rows[kRows == 1 ? 0 : e], held[g].in_x.real<Real>(e), values_0[g * kElements + e]);
-      }
-    }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g)
-      mask |= mask_of(positions[g]) << (g * kElements);
-    stage[0].a0.add(values_0, mask);
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g) {
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) held[g].t3[e] = values_0[g * kElements + e];
-    }
-  }
-  static constexpr bool kHoldsExponentials = true;
-  __device__ __forceinline__ static void exponentiate(Stage1 (&stage)[kRows], Held (&held)[kSteps]) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) stage[0].a0.exponentiate(held[step].t3);
-  }
-  __device__ __forceinline__ static void rescale(const Stage1 (&own)[kRows], const Stage1 (&stage)[kRows], Held (&held)[kSteps]) {
-    Real scale[kRows];
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) scale[k] = own[k].a0.scale_to(stage[k].a0);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) held[step].t3[e] *= scale[kRows == 1 ? 0 : e];
-    }
-  }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[kRows], const Params& p, Row (&rows)[kRows]) {
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-    row.t1 = stage[k].a0.largest;
-    row.t4 = stage[k].a0.sumexp();
-    }
-  }
-};
 
 // A block's shared memory.
 struct Shared {
@@ -576,113 +379,71 @@ struct Shared {
 };
 
 // Results that vary within rows, of one vector.
-template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, Held& held, const Row (&rows)[kRows]) {
+__device__ __forceinline__ void write_pass(const Params& p, const Position& position, Held& held, const Row (&rows)[1]) {
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
-    element_1(p, rows[kRows == 1 ? 0 : e], held.t3[e], result_0);
+    element_1(rows[0], held.t3[e], result_0);
     out.put(e, from_real<f16>(result_0));
   }
-  write_linear<8>(out, p.out, position);
+  f16* target = p.out + position.linear;
+  constexpr int kBytes = 16;
+  Words<kBytes> words;
+#pragma unroll
+  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = out.words[k];
+  *reinterpret_cast<Words<kBytes>*>(target) = words;
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
-__device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
+__device__ __forceinline__ void prefetch_later_block(const Params& p) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
-  constexpr int kGroups = kThreads / kGroupThreads;
-  constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
-  const Index tile = block / sharers;
-  const Index row = tile * kGroups;
-  const Index from = (block - tile * sharers) * kChunk;
-  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
-  const Index left = rows * p.row_length - from;
-  prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
-}
-
-// The vector of a step, in code for full ones: all are but those of the last kCut steps.
-template <bool kFullVector>
-__device__ __forceinline__ auto locate_known(const Params& p, const Place& place, Index chunk, int step) {
-  return known<kFullVector>(locate(p, place, chunk, step));
+  const Index row = block;
+  const Index rows = p.rows - row < 1 ? p.rows - row : 1;
+  prefetch_held(p, row * p.row_length, rows * p.row_length);
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-  decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
-  Stage::accumulate(stage, p, positions, held, rows);
-}
-
-// One round: all loads before the first use.
-template <bool kFullVector, CacheHint kHint>
-__device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
-}
-
-template <bool kFullVector, class Stage>
-__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], const Row (&rows)[kRows], Stage (&stage)[kRows]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps<kFullVector>(p, place, chunk, step, &held[step], rows, stage);
-}
-
-template <bool kFullVector>
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_pass(p, locate_known<kFullVector>(p, place, chunk, step), held[step], rows);
-}
-
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
-                                            const Row (&rows)[kRows], Shared&) {
-  write_round<true>(p, place, 0, held, rows);
-}
-
-// One pass over what the thread group holds.
-template <class Stage>
-__device__ __forceinline__ void reduce(const Params& p, const Place& place, Held (&held)[kSteps],
-                                       Row (&rows)[kRows], Slots<Stage>& slots) {
-  Stage stage[kRows];
-  accumulate_round<true>(p, place, 0, held, rows, stage);
-  if constexpr (Stage::kHoldsExponentials) {
-    Stage::exponentiate(stage, held);
-    Stage own[kRows];
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) own[k] = stage[k];
-    combine(place, stage, slots);
-    Stage::rescale(own, stage, held);
-  } else {
-    combine(place, stage, slots);
-  }
-  Stage::finish(stage, p, rows);
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
-}
-
-__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, Held (&held)[kSteps], Row (&rows)[kRows], Shared& shared) {
-  reduce<Stage1>(p, place, held, rows, shared.stage1);
-}
-
-// The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
-__device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
-  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
-  Held held[kSteps];
-  load_round<true, kHeldHint>(p, place, 0, held);
-  prefetch_later_block(p, kCluster);
-  Row rows[kRows];
-  reduce_stages(p, place, held, rows, shared);
-  write_round(p, place, held, rows, shared);
+template <class Steps>
+__device__ __forceinline__ void accumulate_steps(const Place& place, int step,
+                                                 Steps held, Stage1 (&stage)[1]) {
+  decltype(locate(place, step)) positions[1];
+  positions[0] = locate(place, step);
+  Stage1::accumulate(stage, held);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_exp_f16_f16_4fbc91(const __grid_constant__ Params p) {
   __shared__ Shared shared;
-  run_rows(p, shared);
+  // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
+  const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+  Held held[kSteps];
+  // One round: all loads before the first use.
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(place, step));
+  prefetch_later_block(p);
+  Row rows[1];
+  // One pass over what the thread group holds.
+  Stage1 stage[1];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    accumulate_steps(place, step, &held[step], stage);
+  Stage1::exponentiate(stage, held);
+  Stage1 own[1];
+  own[0] = stage[0];
+  // Every thread of the thread group ends with what all of them have seen.
+  merge_group_lanes(stage[0]);
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = shared.stage1.of_warp[0];
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged(partials, lane);
+  Stage1::rescale(own, stage, held);
+  Stage1::finish(stage, rows);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    write_pass(p, locate(place, step), held[step], rows);
 }

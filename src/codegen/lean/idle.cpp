@@ -109,7 +109,54 @@ bool drop_idle_calls(std::vector<Unit>& units) {
   return any;
 }
 
+namespace {
+
+// "struct HeldSumExp : MaxSumExp {": the type it is made from.
+std::string_view base_of(const Source& source) {
+  for (std::size_t i = 0; i + 1 < source.size() && !source.is(i, "{"); ++i) {
+    if (source.is(i, ":")) return source[i + 1].text;
+  }
+  return {};
+}
+
+// Types of which there is no value but as a part of another: "MaxSumExp a0;" stands nowhere.
+Names bases(const std::vector<Unit>& units) {
+  Names names;
+  for (const Unit& unit : units) {
+    if (unit.kind == UnitKind::type) names.insert(std::string(base_of(unit.source())));
+  }
+  for (const Unit& unit : units) {
+    const Source& source = unit.source();
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      const bool is_reference = source.is(i + 1, "&") || source.is(i - 1, ":") || source.is(i - 1, "struct");
+      if (source.is_word(i) && !is_reference) names.erase(std::string(source[i].text));
+    }
+  }
+  return names;
+}
+
+// Members of such types that each type made from it has, too, as "MaxSumExp::add".
+Names hidden_members(const std::vector<Unit>& units) {
+  Names hidden;
+  const Names all = bases(units);
+  for (const Unit& base : units) {
+    if (base.kind != UnitKind::type || !all.contains(base.name)) continue;
+    for (const Head& head : base.heads()) {
+      const std::string_view name = base.source()[head.name].text;
+      const bool is_hidden = std::ranges::all_of(units, [&](const Unit& unit) {
+        return unit.kind != UnitKind::type || base_of(unit.source()) != base.name ||
+               std::ranges::any_of(unit.heads(), [&](const Head& one) { return unit.source()[one.name].text == name; });
+      });
+      if (is_hidden) hidden.insert(base.name + "::" + std::string(name));
+    }
+  }
+  return hidden;
+}
+
+}  // namespace
+
 bool drop_unused_members(std::vector<Unit>& units) {
+  const Names hidden = hidden_members(units);
   std::map<std::string_view, int> mentioned;  // but in heads
   for (const Unit& unit : units) {
     for (std::size_t i = 0; i < unit.source().size(); ++i) {
@@ -124,7 +171,10 @@ bool drop_unused_members(std::vector<Unit>& units) {
     std::vector<Edit> edits;
     for (const Head& head : unit.heads()) {
       // Operators are called by their signs.
-      if (mentioned[source[head.name].text] > 0 || !source.is_word(head.name) || head.body == source.size()) continue;
+      const bool is_hidden = hidden.contains(unit.name + "::" + std::string(source[head.name].text));
+      if ((mentioned[source[head.name].text] > 0 && !is_hidden) || !source.is_word(head.name) ||
+          head.body == source.size())
+        continue;
       std::size_t first = head.name;
       while (first > 0 && !source.is(first - 1, ";") && !source.is(first - 1, "{") && !source.is(first - 1, "}"))
         --first;

@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "codegen/lean/idle.hpp"
+#include "codegen/lean/inline.hpp"
+#include "codegen/lean/known.hpp"
+#include "codegen/lean/parameters.hpp"
 #include "codegen/lean/reach.hpp"
 #include "codegen/lean/stateless.hpp"
 #include "codegen/lean/units.hpp"
@@ -25,9 +28,12 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
   auto [header, units] = lean::parse(resolved);
   for (bool again = true; again;) {
     units = lean::reached(std::move(units), entry);
-    again = lean::drop_idle_calls(units);
+    again = lean::write_out_known(units);
+    again = lean::drop_idle_calls(units) || again;
     again = lean::drop_unused_members(units) || again;
     again = lean::drop_stateless_types(units) || again;
+    again = lean::drop_parameters(units) || again;
+    if (!again) again = lean::write_in_place(units, entry);
   }
   return lean::print(header, lean::in_reading_order(units));
 }

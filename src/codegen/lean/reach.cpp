@@ -195,7 +195,7 @@ bool is_data(const Unit& unit) {
          !unit.source().is(0, "template") && unit.heads().empty();
 }
 
-// Whose text mentions whose name: what must stand above.
+// Whose text mentions whose name: what must stand above. A template may call what stands below.
 std::vector<std::vector<std::size_t>> needs_of(const std::vector<Unit>& units) {
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name;
   for (std::size_t i = 0; i < units.size(); ++i) by_name[units[i].name].push_back(i);
@@ -204,7 +204,10 @@ std::vector<std::vector<std::size_t>> needs_of(const std::vector<Unit>& units) {
     for (const Use& use : uses_of(units[i], [&](std::string_view name) { return by_name.contains(name); })) {
       for (const std::size_t other : by_name.find(use.name)->second) {
         const bool is_meant = units[other].kind != UnitKind::function || use.arguments != kNone;
-        if (other < i && is_meant) needs[i].push_back(other);
+        const bool may_be_below = units[other].kind == UnitKind::function &&
+                                  (units[i].source().is(0, "template") || units[i].scope != units[other].scope);
+        const bool is_other = units[other].name != units[i].name;
+        if (is_meant && (other < i || (other > i && is_other && !may_be_below))) needs[i].push_back(other);
       }
     }
   }
@@ -223,12 +226,16 @@ std::vector<const Unit*> in_reading_order(const std::vector<Unit>& units) {
   for (std::size_t i = 0; i < units.size(); ++i)
     is_first[i] = is_data(units[i]) && std::ranges::all_of(needs[i], [&](std::size_t n) { return is_first[n]; });
   std::vector<const Unit*> order;
+  std::vector<char> is_visited(units.size());
+  const auto visit = [&](const auto& self, std::size_t i) -> void {
+    if (std::exchange(is_visited[i], 1) != 0) return;
+    for (const std::size_t n : needs[i]) self(self, n);
+    order.push_back(&units[i]);
+  };
   for (std::size_t i = 0; i < units.size(); ++i) {
-    if (is_first[i]) order.push_back(&units[i]);
+    if (is_first[i]) visit(visit, i);
   }
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    if (!is_first[i]) order.push_back(&units[i]);
-  }
+  for (std::size_t i = 0; i < units.size(); ++i) visit(visit, i);
   return order;
 }
 

@@ -166,6 +166,8 @@ class ReductionEmitter {
     add("kReduced", reduction_.layout.reduced, "dimensions of a row");
     if (!reduction_.layout.inner_reduction) add("kInner", reduction_.layout.inner, "inner parallel dimensions");
     add("kCoordinates", kernel_.coordinates, "dimensions in all");
+    add("kHasCoordinates", has_coordinates(kernel_), "operands that are found by them");
+    add("kBlocksShareRows", reduction_.cluster() > 1 || reduction_.shares_rows(), "a row is several blocks'");
     if (reduction_.layout.inner_reduction) {
       add("kInterleavedRows", reduction_.interleaves_rows(), "neighbouring threads work for neighbouring rows");
       add("kThreadsPerRun", transposes_stores() ? 1 : reduction_.vectors_per_run(), "of them for one row");

@@ -25,6 +25,17 @@ using plan::Scope;
 
 namespace {
 
+// Two columns to the right.
+std::string indented(const std::string& lines) {
+  std::string out;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size() - 1) + 1;
+    out += "  " + lines.substr(begin, end - begin);
+    begin = end;
+  }
+  return out;
+}
+
 struct AccumulatorText {
   std::string_view section;
   std::string_view type;
@@ -224,7 +235,7 @@ std::string ReductionStages::stage_struct(int stage) {
       "Uniforms& uniforms, "
       "Row (&rows)[kRows]) {{\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {{\n      [[maybe_unused]] Row& "
       "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
-      stage, row_operations(stage));
+      stage, indented(row_operations(stage)));
   return out;
 }
 
@@ -288,9 +299,11 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
   out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
                               "positions[g]", "g * kElements + e");
-  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
+  const bool has_one_mask = reduction_.layout.inner_reduction && kernel_.tuning.batch == 1;
+  out += has_one_mask ? "    }\n    const unsigned mask = mask_of(positions[0]);\n"
+                      : "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   if (reduction_.layout.inner_reduction) {
-    out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
+    if (!has_one_mask) out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
     for (const std::size_t i : accumulators_of(stage - 1, true))
       out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
     for (const std::size_t i : accumulators) {

@@ -1,0 +1,298 @@
+// All functions are inlined by the compiler anyway (__forceinline__): this is for who reads.
+#include "codegen/lean/inline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "codegen/lean/declared.hpp"
+#include "codegen/lean/functions.hpp"
+
+namespace epifuse::codegen::lean {
+namespace {
+
+// What fits a screen. Lines of a function.
+constexpr std::ptrdiff_t kMostLines = 50;
+
+using Range = Source::Range;
+
+std::ptrdiff_t lines_of(std::string_view text) { return std::ranges::count(text, '\n') + 1; }
+
+// One function and the place where it may stand.
+class InPlace {
+ public:
+  InPlace(const std::vector<Unit>& units, const Function& function)
+      : units_(units), function_(function), unit_(units[function.unit]), source_(unit_.source()) {
+    body_ = {function.head.body + 1, source_[function.head.body].match};
+    for (const Range item : source_.items(function.head.open)) {
+      const std::string_view name = name_of_parameter(source_, item);
+      names_.push_back(name);
+      by_value_.push_back(source_.is(item.last - 1, name) && source_.is_word(item.last - 2));
+    }
+  }
+
+  // Edits of the unit of each call; all units but one when there are several calls.
+  std::optional<std::vector<std::pair<std::size_t, Edit>>> edits() const {
+    if (!is_plain()) return std::nullopt;
+    std::vector<std::pair<std::size_t, Edit>> edits;
+    const auto expression = only_expression();
+    if (!expression && function_.calls.size() != 1) return std::nullopt;
+    for (const Call& call : function_.calls) {
+      auto edit = expression ? expression_at(call, *expression) : statements_at(call);
+      if (!edit) return std::nullopt;
+      // One in the arguments of another would be left.
+      if (!edits.empty() && edits.back().first == call.unit && edits.back().second.end > edit->begin)
+        return std::nullopt;
+      edits.emplace_back(call.unit, *std::move(edit));
+    }
+    return edits;
+  }
+
+ private:
+  // A free function without a template, whose parameters have names where it reads them and are not changed.
+  bool is_plain() const {
+    if (unit_.kind != UnitKind::function || !unit_.scope.empty() || !unit_.guard.empty() || source_.is(0, "template") ||
+        body_.first >= body_.last)
+      return false;
+    for (std::size_t i = body_.first; i < body_.last; ++i) {
+      if (source_[i].kind == Kind::directive && source_[i].text.starts_with("#if")) return false;
+    }
+    for (std::size_t k = 0; k < names_.size(); ++k) {
+      if (!names_[k].empty() && by_value_[k] && is_changed(names_[k])) return false;
+    }
+    // Values that it gives back: the chain itself, or an element of a pass.
+    return std::ranges::none_of(source_.items(function_.head.open), [&](Range item) {
+      return source_.is(item.first + 1, "&") && (source_.is(item.first, "Real") || source_.is(item.first, "bool"));
+    });
+  }
+
+  bool is_changed(std::string_view name) const {
+    constexpr auto kChange = std::to_array<std::string_view>({"=", "+=", "-=", "*=", "/=", "|=", "&=", "++", "--"});
+    for (std::size_t i = body_.first; i < body_.last; ++i) {
+      if (!source_.is(i, name) || is_member(source_, i)) continue;
+      if (std::ranges::find(kChange, source_[i + 1].text) != kChange.end() || source_.is(i - 1, "++") ||
+          source_.is(i - 1, "--") || source_.is(i - 1, "&"))
+        return true;
+    }
+    return false;
+  }
+
+  struct Expression {
+    Range range;
+    bool computes = false;  // is more than a call or a name
+  };
+
+  // "return f(…);", "f(…);" or "return name;": a call or a name. "return a * b;" where one place wants it.
+  std::optional<Expression> only_expression() const {
+    const bool returns = source_.is(body_.first, "return");
+    const Range range{returns ? body_.first + 1 : body_.first, body_.last - 1};
+    if (!is_code(source_[body_.first]) || range.first >= range.last || !source_.is(range.last, ";") ||
+        !source_.is_word(range.first) || source_.statement_end(body_.first) != body_.last)
+      return std::nullopt;
+    if (range.last == range.first + 1) return returns ? std::optional(Expression{range}) : std::nullopt;
+    if (source_.is(range.first, "if") || source_.is(range.first, "asm")) return std::nullopt;
+    const std::size_t open = source_.call_of(range.first);
+    const bool is_call = open < source_.size() && source_[open].match + 1 == range.last;
+    if (is_call && is_plain_text({open + 1, range.last - 1}, false)) return Expression{range};
+    // Whatever computes something has its name for a reason, if it is wanted twice.
+    const bool computes = returns && function_.calls.size() == 1 && is_plain_text(range, true);
+    return computes ? std::optional(Expression{range, true}) : std::nullopt;
+  }
+
+  // Without calls, and where it does not compute without operators.
+  bool is_plain_text(Range range, bool computes) const {
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      const bool is_sign = source_.is(i, ",") || source_.is(i, ".") || source_.is(i, "::");
+      const bool is_operator =
+          source_.is(i, "+") || source_.is(i, "-") || source_.is(i, "*") || source_.is(i, "/") || source_.is(i, "%");
+      if (!source_.is_word(i) && source_[i].kind != Kind::number && !is_sign && !(computes && is_operator))
+        return false;
+    }
+    return true;
+  }
+
+  struct Arguments {
+    std::vector<std::string> texts;
+    std::vector<bool> simple;
+  };
+
+  std::optional<Arguments> arguments_of(const Call& call) const {
+    const Source& source = units_[call.unit].source();
+    if (!source.is(call.name + 1, "(")) return std::nullopt;
+    const auto items = source.items(call.name + 1);
+    if (items.size() != names_.size()) return std::nullopt;
+    Arguments arguments;
+    for (const Range item : items) {
+      bool simple = true;
+      for (std::size_t i = item.first; i < item.last; ++i) {
+        simple = simple && (source.is_word(i) || source[i].kind == Kind::number || source.is(i, ".") ||
+                            source.is(i, "[") || source.is(i, "]") || (source.is(i, "&") && i == item.first));
+      }
+      arguments.texts.emplace_back(source.between(item));
+      arguments.simple.push_back(simple);
+    }
+    return arguments;
+  }
+
+  int mentions(std::string_view name, Range range) const {
+    int found = 0;
+    for (std::size_t i = range.first; i < range.last; ++i)
+      found += source_.is(i, name) && !is_member(source_, i) ? 1 : 0;
+    return found;
+  }
+
+  // Text of the function with arguments for its parameters.
+  std::string text_with(Range range, const Arguments& arguments) const {
+    std::vector<Edit> edits;
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      if (!source_.is_word(i) || is_member(source_, i)) continue;
+      const auto at = std::ranges::find(names_, source_[i].text);
+      if (at == names_.end()) continue;
+      std::string text = arguments.texts[static_cast<std::size_t>(at - names_.begin())];
+      const bool is_path =
+          text.starts_with("&") && (source_.is(i + 1, "[") || source_.is(i + 1, "->") || source_.is(i + 1, "."));
+      if (is_path) text = "(" + text + ")";
+      edits.push_back({source_[i].begin, source_[i].end, std::move(text)});
+    }
+    const std::size_t begin = source_[range.first].begin, end = source_[range.last - 1].end;
+    for (Edit& edit : edits) {
+      edit.begin -= begin;
+      edit.end -= begin;
+    }
+    return edited(unit_.text().substr(begin, end - begin), edits);
+  }
+
+  std::optional<Edit> expression_at(const Call& call, const Expression& found) const {
+    const auto arguments = arguments_of(call);
+    if (!arguments) return std::nullopt;
+    const Range expression = found.range;
+    if (found.computes && std::ranges::find(arguments->simple, false) != arguments->simple.end()) return std::nullopt;
+    for (std::size_t k = 0; k < names_.size(); ++k) {
+      const int mentioned = names_[k].empty() ? 0 : mentions(names_[k], expression);
+      if (mentioned > 1 && !arguments->simple[k]) return std::nullopt;
+      if (mentioned == 0 && !arguments->simple[k]) return std::nullopt;
+      if (mentioned > 0 && names_[k] == source_[expression.first].text && expression.last > expression.first + 1)
+        return std::nullopt;  // calls what it is given
+      if (mentioned > 0 && !arguments->simple[k] && expression.last > expression.first + 1 &&
+          !is_item(names_[k], expression))
+        return std::nullopt;
+    }
+    const Source& source = units_[call.unit].source();
+    return Edit{source[call.name].begin, source[source[call.name + 1].match].end,
+                found.computes ? "(" + text_with(expression, *arguments) + ")" : text_with(expression, *arguments)};
+  }
+
+  // An argument alone, where any expression may stand.
+  bool is_item(std::string_view name, Range range) const {
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      if (!source_.is(i, name) || is_member(source_, i)) continue;
+      const bool begins = source_.is(i - 1, "(") || source_.is(i - 1, ",");
+      const bool ends = source_.is(i + 1, ")") || source_.is(i + 1, ",");
+      if (!begins || !ends) return false;
+    }
+    return true;
+  }
+
+  // "f(a, b);" as a statement of a function's block.
+  std::optional<Edit> statements_at(const Call& call) const {
+    const Unit& around = units_[call.unit];
+    const Source& source = around.source();
+    const auto arguments = arguments_of(call);
+    if (!arguments || std::ranges::find(arguments->simple, false) != arguments->simple.end()) return std::nullopt;
+    const std::size_t before = source.previous(call.name);
+    const std::size_t close = source[call.name + 1].match;
+    const bool is_statement =
+        source.is(close + 1, ";") && (source.is(before, "{") || source.is(before, "}") || source.is(before, ";"));
+    if (!is_statement || around.kind != UnitKind::function || call.unit == function_.unit ||
+        !source_.is(function_.head.name - 1, "void"))
+      return std::nullopt;
+    if (mentions("return", body_) > 0 || clashes(call)) return std::nullopt;
+    if (lines_of(around.text()) + lines_of(unit_.text()) > kMostLines) return std::nullopt;
+    const std::size_t begin = source.line_begin(source[call.name].begin);
+    const std::string indent(source[call.name].begin - begin, ' ');
+    if (around.text().substr(begin, indent.size()) != indent) return std::nullopt;
+    std::string text =
+        unit_.comment.empty() || unit_.comment.find("\n\n") != std::string::npos ? "" : shifted(unit_.comment, indent);
+    std::string statements = text_with(body_, *arguments);
+    const bool begins_with_directive = source_[body_.first].kind == Kind::directive;
+    statements = (begins_with_directive ? "" : "  ") + statements + "\n";
+    text += shifted(statements, indent.substr(std::min<std::size_t>(2, indent.size())));
+    text.pop_back();
+    return Edit{begin, source[close + 1].end, std::move(text)};
+  }
+
+  static std::string shifted(std::string_view text, const std::string& indent) {
+    std::string out;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+      if (text[0] != '#' && text[0] != '\n') out += indent;
+      out += text.substr(0, end);
+      text.remove_prefix(end);
+    }
+    return out;
+  }
+
+  // Whether a name would mean something else: one that the body declares and the caller or an argument has, or one of all that the caller declares.
+  bool clashes(const Call& call) const {
+    const Source& source = units_[call.unit].source();
+    std::set<std::string_view> of_arguments, of_caller, declared_by_caller;
+    const std::size_t close = source[call.name + 1].match;
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      if (!source.is_word(i) || is_member(source, i)) continue;
+      (i > call.name && i < close ? of_arguments : of_caller).insert(source[i].text);
+      if (may_be_declared(source, i) && !(i > call.name && i < close)) declared_by_caller.insert(source[i].text);
+    }
+    for (const std::string_view name : declared_in_block(source_, body_)) {
+      if (of_caller.contains(name) && !is_global(name)) return true;
+    }
+    for (std::size_t i = body_.first; i < body_.last; ++i) {
+      if (!source_.is_word(i) || is_member(source_, i) || std::ranges::find(names_, source_[i].text) != names_.end())
+        continue;
+      if (may_be_declared(source_, i) && of_arguments.contains(source_[i].text) && !is_global(source_[i].text))
+        return true;
+      if (is_global(source_[i].text) && !may_be_declared(source_, i) && declared_by_caller.contains(source_[i].text))
+        return true;
+    }
+    return false;
+  }
+  bool is_global(std::string_view name) const {
+    return std::ranges::any_of(units_, [&](const Unit& unit) { return unit.name == name; });
+  }
+
+  const std::vector<Unit>& units_;
+  const Function& function_;
+  const Unit& unit_;
+  const Source& source_;
+  Range body_ = {};
+  std::vector<std::string_view> names_;
+  std::vector<bool> by_value_;
+};
+
+}  // namespace
+
+bool write_in_place(std::vector<Unit>& units, std::string_view entry) {
+  std::map<std::size_t, std::vector<Edit>> changes;
+  std::set<std::size_t> gone;
+  for (const Function& function : functions_of(units)) {
+    if (!function.is_one || function.calls.empty() || function.name == entry || changes.contains(function.unit))
+      continue;
+    auto edits = InPlace(units, function).edits();
+    const auto meets = [&](const auto& one) { return changes.contains(one.first) || gone.contains(one.first); };
+    if (!edits || std::ranges::any_of(*edits, meets)) continue;
+    for (auto& [unit, edit] : *edits) changes[unit].push_back(std::move(edit));
+    gone.insert(function.unit);
+  }
+  for (auto& [unit, list] : changes) {
+    std::ranges::sort(list, {}, &Edit::begin);
+    units[unit].set_text(edited(units[unit].text(), list));
+  }
+  for (auto unit = gone.rbegin(); unit != gone.rend(); ++unit)
+    units.erase(units.begin() + static_cast<std::ptrdiff_t>(*unit));
+  return !gone.empty();
+}
+
+}  // namespace epifuse::codegen::lean
