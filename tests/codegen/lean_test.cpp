@@ -267,6 +267,15 @@ TEST(Lean, ParametersThatAreAlwaysTheSameGo) {
   EXPECT_FALSE(has(text, "template")) << text;
 }
 
+// One that a compiler which is not CUDA's has from elsewhere.
+TEST(Lean, FunctionsOfOneCompilerStayForBoth) {
+  const std::string function =
+      "#ifdef __CUDACC__\ntemplate <int n>\nDEVICE void wait() {\n  asm volatile(\"wait %0;\" "
+      "::\"n\"(n));\n}\n#endif\n\n";
+  EXPECT_TRUE(has(of_kernel(function, "  wait<3>();\n", Compilers::both), "  wait<3>();\n"));
+  EXPECT_FALSE(has(of_kernel(function, "  wait<3>();\n"), "wait<3>"));
+}
+
 // Calls that differ, an argument that does something, a type that only this parameter tells, an array that is no reference to its element.
 TEST(Lean, ParametersThatMatterStay) {
   const std::string next = "DEVICE float next(float* p) { return *p += 1; }\n\n";

@@ -283,7 +283,7 @@ std::string draft_gemm(const ir::Program& program, const plan::GemmPlan& plan) {
 
 std::string emit_gemm(const ir::Program& program, const plan::GemmPlan& plan, Compilers compilers) {
   const std::string name = gemm_name(program, plan);
-  return made_lean(GemmEmitter(program, plan).emit(name), name, compilers);
+  return made_lean(GemmEmitter(program, plan).emit(name), name, compilers, Leanness::used);
 }
 
 std::vector<std::byte> pack_gemm(const ir::Program& program, const plan::GemmPlan& plan,

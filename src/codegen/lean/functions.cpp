@@ -16,7 +16,9 @@ std::vector<Function> functions_of(const std::vector<Unit>& units) {
       const Source& source = units[u].source();
       const auto [it, is_new] = by_name.try_emplace(source[head.name].text, functions.size());
       if (is_new) functions.push_back({source[head.name].text, u, head});
-      const bool is_plain = source.is_word(head.name) && head.body < source.size() && head.open == head.name + 1;
+      // In an #if it may have another definition elsewhere: the model of the tests.
+      const bool is_plain = source.is_word(head.name) && head.body < source.size() && head.open == head.name + 1 &&
+                            units[u].guard.empty();
       if (!is_new || !is_plain) functions[it->second].is_one = false;
       heads.emplace(u, head.name);
     }

@@ -22,16 +22,17 @@ constexpr std::size_t kMostRead = std::size_t{1} << 20;
 
 }  // namespace
 
-std::string made_lean(std::string_view text, std::string_view entry, Compilers compilers) {
+std::string made_lean(std::string_view text, std::string_view entry, Compilers compilers, Leanness leanness) {
   const std::string resolved = compilers == Compilers::cuda ? lean::without_host_branches(text) : std::string(text);
   if (resolved.size() > kMostRead) return resolved;
   auto [header, units] = lean::parse(resolved);
   for (bool again = true; again;) {
     units = lean::reached(std::move(units), entry);
-    again = lean::write_out_known(units);
+    again = leanness == Leanness::known && lean::write_out_known(units);
     again = lean::drop_idle_calls(units) || again;
     again = lean::drop_unused_members(units) || again;
     again = lean::drop_stateless_types(units) || again;
+    if (leanness == Leanness::used) continue;
     again = lean::drop_parameters(units) || again;
     if (!again) again = lean::write_in_place(units, entry);
   }
