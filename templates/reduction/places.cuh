@@ -166,11 +166,7 @@ struct Place {
 //@else
   static constexpr int rank = 0;
 //@endif
-//@if kThreads > kGroupThreads
   int group;               // of the block's thread groups
-//@else
-  static constexpr int group = 0;
-//@endif
   bool exists;
 };
 
@@ -180,14 +176,17 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 //@if kCluster > 1
   place.rank = static_cast<int>(cluster_rank());
 //@endif
-  const int thread = static_cast<int>(threadIdx.x);
-//@if kThreads == kGroupThreads
-  place.thread = thread;
-//@else
 //@if kInterleavedRows
+  const int thread = static_cast<int>(threadIdx.x);
   place.group = thread / kThreadsPerRun % kGroups;
   place.thread = thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun;
 //@else
+//@if kThreads > kGroupThreads && !kHasCoordinates
+  // Without a sign a division takes 1 instruction, not 3. (Beside coordinates other code grows by as much.)
+  place.group = static_cast<int>(threadIdx.x / kGroupThreads);
+  place.thread = static_cast<int>(threadIdx.x % kGroupThreads);
+//@else
+  const int thread = static_cast<int>(threadIdx.x);
   place.group = thread / kGroupThreads;
   place.thread = thread % kGroupThreads;
 //@endif

@@ -225,21 +225,22 @@ TEST(Lean, ExpressionsKeepTheirMeaning) {
 }
 
 TEST(Lean, LoopsOfOneTurnAndBranchesThatAreKnownGo) {
-  const std::string text = of_kernel(
-      "constexpr int kRows = 1;\n\n",
-      "#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n    const float a = p[k];\n    p[k + 1] = a;\n  }\n"
-      "  if constexpr (kRows > 1) {\n    p[2] = 2;\n  } else {\n    p[3] = 3;\n  }\n"
-      "  for (int k = 0; k < kRows - 1; ++k) p[k] = 4;\n");
+  const std::string text =
+      of_kernel("constexpr int kRows = 1;\n\n",
+                "  for (int k = 0; k < kRows; ++k) {\n    const float a = p[k];\n    p[k + 1] = a;\n  }\n"
+                "  if constexpr (kRows > 1) {\n    p[2] = 2;\n  } else {\n    p[3] = 3;\n  }\n"
+                "  for (int k = 0; k < kRows - 1; ++k) p[k] = 4;\n");
   EXPECT_TRUE(has(text, "{\n  const float a = p[0];\n  p[1] = a;\n  p[3] = 3;\n}\n")) << text;
 }
 
-// A name that is declared twice, a loop that may end early, and a variable that its loop changes.
+// A name that is declared twice, a loop that may end early, a variable that its loop changes, and what the compiler is told to unroll.
 TEST(Lean, BlocksAndLoopsStayWhereTheyMatter) {
   const std::string twice = of_kernel("",
                                       "  float a = 1;\n  if constexpr (true) {\n    const float a = 2;\n    p[1] = a;\n"
                                       "  }\n  p[0] = a;\n");
   EXPECT_TRUE(has(twice, "  {\n    const float a = 2;\n    p[1] = a;\n  }\n")) << twice;
   for (const std::string loop : {"  for (int k = 0; k < 1; ++k) {\n    if (p[k] > 0) break;\n    p[k] = 1;\n  }\n",
+                                 "#pragma unroll\n  for (int k = 0; k < 1; ++k) p[k] = 1;\n",
                                  "  for (int k = 0; k < 1; ++k) {\n    k += 1;\n    p[k] = 1;\n  }\n",
                                  "  for (int k = 0; k < 2; ++k) p[k] = 1;\n"})
     EXPECT_TRUE(has(of_kernel("", loop), loop)) << of_kernel("", loop);
@@ -252,6 +253,15 @@ TEST(Lean, StatementsBehindAReturnGo) {
       "2;\n}\n\n",
       "  p[0] = f<1>(p[0]) + f<1>(p[1]);\n");
   EXPECT_TRUE(has(text, "float f(float a) {\n  return a + 1;\n}\n")) << text;
+}
+
+// The other compiler takes what stands behind the #if.
+TEST(Lean, StatementsBehindAReturnOfOneCompilerStay) {
+  const std::string body =
+      "#ifdef __CUDACC__\n  if constexpr (true) {\n    p[0] = 1;\n    return;\n  }\n#endif\n  p[0] = 2;\n";
+  const std::string text = of_kernel("", body, Compilers::both);
+  EXPECT_TRUE(has(text, "#ifdef __CUDACC__\n  p[0] = 1;\n  return;\n#endif\n  p[0] = 2;\n")) << text;
+  EXPECT_FALSE(has(of_kernel("", body), "p[0] = 2")) << "CUDA's compiler never reaches it";
 }
 
 // ---- parameters
@@ -307,7 +317,7 @@ TEST(Lean, WhatOnePlaceCallsStandsThere) {
   EXPECT_TRUE(has(text, "{\n  // Why.\n  const float twice = p[1] * 2;\n  *p = twice;\n}\n")) << text;
 }
 
-// Names that would meet, a return, two places, a value that it changes.
+// Names that would meet, a return, a loop or a branch of its own, two places, a value that it changes.
 TEST(Lean, FunctionsThatCannotStandInPlaceStay) {
   const auto stays = [&](const std::string& function, const std::string& statements) {
     const std::string text = of_kernel(function, statements);
@@ -316,6 +326,9 @@ TEST(Lean, FunctionsThatCannotStandInPlaceStay) {
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  const float a = to[1];\n  *to = a;\n}\n\n",
                     "  const float a = 1;\n  f(p);\n  p[2] = a;\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  if (*to > 0) return;\n  *to = 1;\n}\n\n", "  f(p);\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[3] = 1;\n  if (*to > 0) *to = 1;\n}\n\n", "  f(p);\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  for (int i = 0; i < 4; ++i) to[i] = 1;\n}\n\n", "  f(p);\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  while (*to > 0) *to -= 1;\n}\n\n", "  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[0] = 1;\n  to[1] = 2;\n}\n\n", "  f(p);\n  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to, int n) {\n  n += 1;\n  to[n] = 1;\n}\n\n",
                     "  int n = threadIdx.x;\n  f(p, n);\n  p[n] = 2;\n"));

@@ -1,5 +1,4 @@
-// A source that is made lean does what its draft does: NVRTC makes PTX of both that reads, writes and waits the same, and of most the same PTX.
-// What it computes other tests see, which run its text (random_test.cpp).
+// A source that is made lean computes what its draft does: NVRTC makes the same PTX of both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +23,7 @@ namespace {
 
 // PTX as a set of instructions, whatever registers and variables are called: the compiler numbers and orders by the names of functions, which hold
 // their parameters. Constants in device memory are left out: a draft has some that nothing reads.
-std::vector<std::string> instructions(const std::string& ptx) {
+std::string instructions(const std::string& ptx) {
   static const std::regex kNames("%([a-z]+)[0-9]+|_ZZ[0-9A-Za-z_]+");
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < ptx.size();) {
@@ -35,18 +34,9 @@ std::vector<std::string> instructions(const std::string& ptx) {
     begin = end;
   }
   std::ranges::sort(lines);
-  return lines;
-}
-
-// Of these what reads and writes memory and meets other threads: how often each kind, without types and widths of vectors.
-std::map<std::string, int> effects(const std::vector<std::string>& instructions) {
-  static const std::regex kEffects(
-      R"(^\s*(?:@!?%\w+\s+)?((?:ld|st)\.(?:volatile\.|relaxed\.\w+\.)?(?:global|shared)|red\.|atom\.|bar\.|barrier\.|shfl\.|cp\.|fence|membar))");
-  std::map<std::string, int> found;
-  for (const std::string& line : instructions) {
-    if (std::smatch match; std::regex_search(line, match, kEffects)) ++found[match[1]];
-  }
-  return found;
+  std::string left;
+  for (const std::string& line : lines) left += line;
+  return left;
 }
 
 class LeanCode : public testing::Test {
@@ -79,7 +69,6 @@ class LeanCode : public testing::Test {
   }
 
   std::size_t kernels() const { return seen_.size(); }
-  std::size_t same() const { return same_; }
 
  private:
   void compare(const Epilogue& tail, const plan::Plan& plan, std::uint64_t seed) {
@@ -89,21 +78,18 @@ class LeanCode : public testing::Test {
     const std::string lean = codegen::emit(tail.program(), plan.kernel_class, kinds);
     const jit::Target target{90, jit::ImageKind::ptx};
     EXPECT_LT(lean.size(), draft.size());
-    const auto code = instructions(nvrtc_->compile(lean, "lean", target));
-    const auto code_of_draft = instructions(nvrtc_->compile(draft, "draft", target));
-    EXPECT_FALSE(effects(code).empty());
-    same_ += code == code_of_draft ? 1 : 0;
-    EXPECT_EQ(effects(code), effects(code_of_draft))
+    const std::string code = instructions(nvrtc_->compile(lean, "lean", target));
+    EXPECT_FALSE(code.empty());
+    EXPECT_TRUE(code == instructions(nvrtc_->compile(draft, "draft", target)))
         << tail.str() << "\n"
         << plan::to_text(plan.kernel_class) << "\nEPIFUSE_TEST_SEED=" << seed;
   }
 
   const jit::Nvrtc* nvrtc_ = nullptr;
   std::map<std::string, bool> seen_;
-  std::size_t same_ = 0;
 };
 
-TEST_F(LeanCode, DoesWhatTheDraftDoes) {
+TEST_F(LeanCode, IsThatOfTheDraft) {
   const std::uint64_t seed = test_seed(20261130);
   for (const Case& test : random_cases(seed, 150, 1, 600)) expect_same_code(test, seed);
   for (const Case& test : random_reductions(seed, 200, 1, 1500)) expect_same_code(test, seed);
@@ -113,10 +99,8 @@ TEST_F(LeanCode, DoesWhatTheDraftDoes) {
     expect_same_code_of_random(chain, {34 * 64, 64, 1});
     expect_same_code_of_random(chain, {1, 12, 12 * 34});
   }
-  std::printf("%zu kernels, %zu of the same PTX; seed %llu\n", kernels(), same(),
-              static_cast<unsigned long long>(seed));
+  std::printf("%zu kernels; seed %llu\n", kernels(), static_cast<unsigned long long>(seed));
   EXPECT_GE(kernels(), 400U);
-  EXPECT_GE(same() * 4, kernels() * 3);  // the optimiser may order and merge otherwise
 }
 
 }  // namespace

@@ -36,12 +36,19 @@ constexpr std::size_t kMostFailures = 5;
 constexpr std::size_t kMostText = 4000;  // of a compiler's messages
 
 // Null, or what went wrong.
-using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned cluster, const void* params,
-                               std::size_t size);
+using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned cluster, std::size_t dynamic_shared,
+                               const void* params, std::size_t size);
 
 // Blocks per cluster of a plan's launch.
 unsigned cluster_of(const plan::Plan& plan) {
   return plan.kernel_class.reduction() ? static_cast<unsigned>(plan.kernel_class.reduction()->cluster()) : 1;
+}
+
+// Null, or what went wrong. A plan without blocks says that there is nothing to write.
+const char* launch_plan(Launch launch, const plan::Plan& plan, std::span<const std::byte> params) {
+  if (plan.blocks == 0) return nullptr;
+  return launch(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
+                static_cast<std::size_t>(plan.shared_bytes), params.data(), params.size());
 }
 
 class Directory {
@@ -61,28 +68,16 @@ class Directory {
   fs::path path_;
 };
 
-// Shared memory of a block is the shim's: the lines that declare it become references.
-std::string with_shared_memory(std::string text) {
-  static constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
-  static constexpr std::string_view kStaged = "  alignas(128) extern __shared__ Chunk16 staged[];\n";
-  static constexpr std::string_view kHeldRows = "  extern __shared__ Chunk16 held_rows[];\n";
-  static constexpr std::string_view kBeforeHeld = "__device__ __forceinline__ void end_segments(";
-  const std::size_t at = text.find(kDeclaration);
-  if (at == std::string::npos) return text;
-  if (text.find(kHeldRows) != std::string::npos) {
-    text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<AllShared>().shared;\n");
-    text.replace(text.find(kHeldRows), kHeldRows.size(),
-                 "  HeldRow* held_rows = ::epifuse::shim::shared<AllShared>().held_rows;\n");
-    return text.insert(text.find(kBeforeHeld),
-                       "struct AllShared {\n  Shared shared;\n  HeldRow held_rows[kThreads / kGroupThreads];\n};\n");
-  }
-  if (text.find(kStaged) == std::string::npos)
-    return text.replace(at, kDeclaration.size(), "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
-  text.replace(
-      at, kDeclaration.size(),
-      "  struct AllShared {\n    Shared shared;\n    Chunk16 staged[kSteps * kThreads * Held::kChunks16];\n  };\n"
-      "  AllShared& all_shared = ::epifuse::shim::shared<AllShared>();\n  Shared& shared = all_shared.shared;\n");
-  return text.replace(text.find(kStaged), kStaged.size(), "  Chunk16* staged = all_shared.staged;\n");
+// Shared memory of a block is the shim's: the lines that declare it become a reference and a pointer.
+std::string with_shared_memory(const std::string& text) {
+  static const std::regex kDeclaration(R"(  __shared__ Shared shared;\n)");
+  static const std::regex kDynamic(R"(  (?:alignas\(128\) )?extern __shared__ (\w+) (\w+)\[\];\n)");
+  const bool declares = std::regex_search(text, kDeclaration);
+  const std::string referred =
+      std::regex_replace(text, kDeclaration, "  Shared& shared = ::epifuse::shim::shared<Shared>();\n");
+  return std::regex_replace(
+      referred, kDynamic,
+      std::string("  $1* $2 = ::epifuse::shim::dynamic_shared<$1>(") + (declares ? "sizeof(Shared)" : "0") + ");\n");
 }
 
 bool has_barriers(const std::string& text) {
@@ -103,9 +98,9 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
     out += "#define " + name + " kernel_" + n + "\nnamespace source_" + n + " {\n" + with_shared_memory(*sources[i]) +
            "}\n#undef " + name + "\n";
     out += "extern \"C\" const char* launch_" + n +
-           "(unsigned blocks, unsigned threads, unsigned cluster, const void* params, unsigned long size) {\n  return "
-           "epifuse::shim::run_grid(source_" +
-           n + "::kernel_" + n + ", {blocks, threads, cluster}, " + waits + ", params, size);\n}\n";
+           "(unsigned blocks, unsigned threads, unsigned cluster, unsigned long dynamic_shared, const void* params, "
+           "unsigned long size) {\n  return epifuse::shim::run_grid(source_" +
+           n + "::kernel_" + n + ", {blocks, threads, cluster, dynamic_shared}, " + waits + ", params, size);\n}\n";
   }
   out += "extern \"C\" void run_in_reverse(bool reverse) { epifuse::shim::reverse_order = reverse; }\n";
   out += "extern \"C\" const char* count_asked(unsigned long& bytes) { return epifuse::shim::count_asked(bytes); }\n";
@@ -218,10 +213,7 @@ class Bound {
     const Workspace workspace(plan_.workspace);
     const std::vector<std::byte> params = codegen::pack(tail_.program(), plan_, views_.scalars, workspace.data());
     running_case = &test_;
-    // A plan without blocks says that there is nothing to write.
-    const char* problem = plan_.blocks == 0 ? nullptr
-                                            : launch(plan_.blocks, static_cast<unsigned>(plan_.threads),
-                                                     cluster_of(plan_), params.data(), params.size());
+    const char* problem = launch_plan(launch, plan_, params);
     running_case = nullptr;
     if (problem != nullptr) return problem;
     std::size_t i = 0;
@@ -296,8 +288,7 @@ Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std
   const Loaded loaded(directory.path(), "launch", {&source});
   const Workspace workspace(plan.workspace);
   const std::vector<std::byte> params = codegen::pack(tail.program(), plan, scalars, workspace.data());
-  const char* problem = loaded.launch(0)(plan.blocks, static_cast<unsigned>(plan.threads), cluster_of(plan),
-                                         params.data(), params.size());
+  const char* problem = launch_plan(loaded.launch(0), plan, params);
   if (problem != nullptr) throw std::runtime_error(problem);
   return {plan::to_text(plan.kernel_class), plan.blocks, plan.prefetch_distance, loaded.loaded_per_thread()};
 }
@@ -351,9 +342,7 @@ std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> lau
       const auto& [program, plan, source] = planned[i];
       const Workspace workspace(plan.workspace);
       const std::vector<std::byte> params = codegen::pack(program, plan, {}, workspace.data());
-      const char* problem = plan.blocks == 0 ? nullptr
-                                             : loaded.launch(i)(plan.blocks, static_cast<unsigned>(plan.threads),
-                                                                cluster_of(plan), params.data(), params.size());
+      const char* problem = launch_plan(loaded.launch(i), plan, params);
       problems.push_back(problem == nullptr ? std::nullopt : std::optional<std::string>(problem));
     }
   }
@@ -370,7 +359,7 @@ CompiledText::CompiledText(const std::string& text) : impl_(std::make_shared<con
 
 std::optional<std::string> CompiledText::run(unsigned blocks, unsigned threads, unsigned cluster,
                                              std::span<const std::byte> params) const {
-  const char* problem = impl_->loaded.launch(0)(blocks, threads, cluster, params.data(), params.size());
+  const char* problem = impl_->loaded.launch(0)(blocks, threads, cluster, 0, params.data(), params.size());
   return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);
 }
 

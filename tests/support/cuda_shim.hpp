@@ -383,10 +383,29 @@ T exchange(const char* kind, unsigned mask, T value, unsigned source) {
   return value;
 }
 
+/// Bytes of shared memory that the launch asks for, behind what the kernel declares.
+inline thread_local std::size_t dynamic_bytes = 0;
+constexpr std::size_t kDynamicAlignment = 128;  // where a kernel says alignas
+
+/// Where the dynamic part begins behind `declared` bytes.
+constexpr std::size_t dynamic_begin(std::size_t declared) {
+  return (declared + kDynamicAlignment - 1) / kDynamicAlignment * kDynamicAlignment;
+}
+inline unsigned char* shared_of(std::size_t declared) {
+  const std::size_t bytes = dynamic_bytes > 0 ? dynamic_begin(declared) + dynamic_bytes : declared;
+  return static_cast<unsigned char*>(cluster.shared(bytes, kDynamicAlignment));
+}
+
 /// The line `  __shared__ Shared shared;` of a kernel is compiled as a reference to this.
 template <class Shared>
 Shared& shared() {
-  return *static_cast<Shared*>(cluster.shared(sizeof(Shared), alignof(Shared)));
+  return *reinterpret_cast<Shared*>(shared_of(sizeof(Shared)));
+}
+
+/// The line `  extern __shared__ Chunk16 staged[];` as a pointer to this; `declared`: bytes of Shared, 0 where the kernel declares none.
+template <class T>
+T* dynamic_shared(std::size_t declared) {
+  return reinterpret_cast<T*>(shared_of(declared) + dynamic_begin(declared));
 }
 
 /// Whether launches of this thread run the last block first: what blocks leave for each other must not depend on their order.
@@ -394,7 +413,8 @@ inline thread_local bool reverse_order = false;
 
 struct Grid {
   unsigned blocks = 0, threads = 0;
-  unsigned cluster = 1;  ///< blocks per cluster
+  unsigned cluster = 1;     ///< blocks per cluster
+  std::size_t dynamic = 0;  ///< bytes of shared memory
 };
 
 /// Runs `kernel` on a grid of one dimension. `waits`: it has barriers. Null, or what went wrong (valid until the next launch).
@@ -410,6 +430,7 @@ const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const
   launch.kernel = kernel;
   std::memcpy(&launch.params, bytes, size);
   asked.clear();
+  dynamic_bytes = grid.dynamic;
   unsigned long loaded_per_thread = 0;
   grid_extent = {grid.blocks, 1, 1};
   block_extent = {grid.threads, 1, 1};

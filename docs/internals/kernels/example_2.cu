@@ -131,6 +131,12 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   }
 }
 
+// The same, from any address.
+__device__ __forceinline__ void load_narrow(f32 (&values)[kElements], const f32* source) {
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = source[e];
+}
+
 template <class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
@@ -144,11 +150,39 @@ __device__ __forceinline__ bool is_aligned(const f32* address) {
   return (reinterpret_cast<unsigned long long>(address) & 15) == 0;
 }
 
+// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
+// bias of odd length must not slow down the rest.
+__device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const f32* base, const Index (&strides)[kCoordinates],
+                                                const Position& position) {
+  const f32* source = base + offset_of(position.at, strides);
+  if (is_aligned(source)) {
+    load_wide<4>(values, source);
+  } else {
+    load_narrow(values, source);
+  }
+}
+
 // The chain, for one element.
 __device__ __forceinline__ void chain(Real in_x, Real in_bias, Real& out) {
   const Real t2 = in_x + in_bias;
   const Real t3 = ops::relu(t2);
   out = t3;
+}
+
+// One vector of every operand, in registers.
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
+  alignas(16) f16 in_x[kElements];
+  alignas(16) f32 in_bias[kElements];
+  alignas(16) f16 out[kElements];
+  load_wide<8>(in_x, p.in_x + position.linear);
+  load_contiguous(in_bias, p.in_bias, p.strides_in_bias, position);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    Real result_0;
+    chain(to_real<Real>(in_x[e]), in_bias[e], result_0);
+    out[e] = from_real<f16>(result_0);
+  }
+  store_wide(out, p.out + position.linear);
 }
 
 // The vector that begins with an element.
@@ -163,28 +197,7 @@ __device__ __forceinline__ Position locate(Index first, const Params& p) {
 __device__ __forceinline__ void run_step(const Params& p, Index vector) {
   const Position position = locate(vector * kElements, p);
   if (position.linear <= p.elements - kElements) {
-    // One vector of every operand, in registers.
-    alignas(16) f16 in_x[kElements];
-    alignas(16) f32 in_bias[kElements];
-    alignas(16) f16 out[kElements];
-    load_wide<8>(in_x, p.in_x + position.linear);
-    // kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
-    // bias of odd length must not slow down the rest.
-    const f32* source = p.in_bias + offset_of(position.at, p.strides_in_bias);
-    if (is_aligned(source)) {
-      load_wide<4>(in_bias, source);
-    } else {
-      // The same, from any address.
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) in_bias[e] = source[e];
-    }
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      Real result_0;
-      chain(to_real<Real>(in_x[e]), in_bias[e], result_0);
-      out[e] = from_real<f16>(result_0);
-    }
-    store_wide(out, p.out + position.linear);
+    run_vector(p, position);
   }
 }
 

@@ -113,6 +113,17 @@ __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
 
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
+}
+
 // Where an operand keeps the element at these coordinates.
 __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], const Index (&strides)[kCoordinates]) {
   Index offset = 0;
@@ -150,14 +161,7 @@ __device__ __forceinline__ void each_element(const Position& position, const Ind
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     visit(e, offset_of(at, strides));
-    // The next element, with carries from row to row.
-    ++at[kCoordinates - 1];
-#pragma unroll
-    for (int d = kCoordinates - 1; d > 0; --d) {
-      const bool carry = at[d] == space.extents[d];
-      at[d] = carry ? 0 : at[d];
-      at[d - 1] += carry ? 1 : 0;
-    }
+    advance(at, space);
   }
 }
 

@@ -186,6 +186,12 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   }
 }
 
+// The same, from any address.
+__device__ __forceinline__ void load_narrow(f32 (&values)[kElements], const f32* source) {
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = source[e];
+}
+
 template <class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
@@ -215,9 +221,7 @@ __device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const 
   if (is_aligned(source)) {
     load_wide(values, source);
   } else {
-    // The same, from any address.
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) values[e] = source[e];
+    load_narrow(values, source);
   }
 }
 
@@ -227,6 +231,33 @@ __device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Re
   const Real t4 = t2 + in_bias;
   const Real t5 = ops::relu(t4);
   out = t5;
+}
+
+// One vector of every operand, in registers.
+__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
+  alignas(16) i32 in_x[kElements];
+  alignas(16) f32 in_scale[kElements];
+  alignas(16) f32 in_bias[kElements];
+  alignas(16) i8 out[kElements];
+  load_wide(in_x, p.in_x + position.linear);
+  load_contiguous(in_scale, p.in_scale, p.strides_in_scale, position);
+  load_contiguous(in_bias, p.in_bias, p.strides_in_bias, position);
+  constexpr int kPair = 2;
+#pragma unroll
+  for (int e = 0; e < kElements; e += kPair) {
+    Real real_in_x[kPair];
+    to_reals<kPair>(in_x + e, real_in_x);
+    Real real_in_scale[kPair];
+    to_reals<kPair>(in_scale + e, real_in_scale);
+    Real real_in_bias[kPair];
+    to_reals<kPair>(in_bias + e, real_in_bias);
+    Real result_0[kPair];
+#pragma unroll
+    for (int i = 0; i < kPair; ++i)
+      chain(real_in_x[i], real_in_scale[i], real_in_bias[i], result_0[i]);
+    from_reals<kPair>(result_0, out + e);
+  }
+  store_wide(out, p.out + position.linear);
 }
 
 // The vector that begins with an element.
@@ -241,30 +272,7 @@ __device__ __forceinline__ Position locate(Index first, const Params& p) {
 __device__ __forceinline__ void run_step(const Params& p, Index vector) {
   const Position position = locate(vector * kElements, p);
   if (position.linear <= p.elements - kElements) {
-    // One vector of every operand, in registers.
-    alignas(16) i32 in_x[kElements];
-    alignas(16) f32 in_scale[kElements];
-    alignas(16) f32 in_bias[kElements];
-    alignas(16) i8 out[kElements];
-    load_wide(in_x, p.in_x + position.linear);
-    load_contiguous(in_scale, p.in_scale, p.strides_in_scale, position);
-    load_contiguous(in_bias, p.in_bias, p.strides_in_bias, position);
-    constexpr int kPair = 2;
-#pragma unroll
-    for (int e = 0; e < kElements; e += kPair) {
-      Real real_in_x[kPair];
-      to_reals<kPair>(in_x + e, real_in_x);
-      Real real_in_scale[kPair];
-      to_reals<kPair>(in_scale + e, real_in_scale);
-      Real real_in_bias[kPair];
-      to_reals<kPair>(in_bias + e, real_in_bias);
-      Real result_0[kPair];
-#pragma unroll
-      for (int i = 0; i < kPair; ++i)
-        chain(real_in_x[i], real_in_scale[i], real_in_bias[i], result_0[i]);
-      from_reals<kPair>(result_0, out + e);
-    }
-    store_wide(out, p.out + position.linear);
+    run_vector(p, position);
   }
 }
 

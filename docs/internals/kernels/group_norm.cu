@@ -82,6 +82,7 @@ struct Place {
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
   int rank;                // of the block in its cluster
+  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -305,6 +306,17 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
+__device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    Words<kBytes> words;
+#pragma unroll
+    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+    *reinterpret_cast<Words<kBytes>*>(target + i * 8) = words;
+  }
+}
+
 // What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
 // meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
 typedef Words<16> Chunk16;
@@ -329,13 +341,20 @@ __device__ __forceinline__ void copy_async(void* shared_address, const void* sou
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
+__device__ __forceinline__ void copy_words(Chunk16* chunks16, const f16* source) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const int begin = i * kBytes;
+    copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
+  }
+}
+
 template <class At>
 __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const At& position) {
   const f16* source = base + position.linear;
-  // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
-  constexpr int kBytes = 16;
-  const int begin = 0;
-  copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source);
+  copy_words(chunks16, source);
 }
 
 namespace fast {
@@ -407,11 +426,7 @@ __device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, c
 template <class At>
 __device__ __forceinline__ void write_linear(const Packet<f16>& packet, f16* base, const At& position) {
   f16* target = base + position.linear;
-  constexpr int kBytes = 16;
-  Words<kBytes> words;
-#pragma unroll
-  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[k];
-  *reinterpret_cast<Words<kBytes>*>(target) = words;
+  store_words(packet, target);
 }
 
 // Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
@@ -461,20 +476,29 @@ struct Stage1 {
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const Held& held) {
     Real values_0[kElements];
-    Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      element_0(in_x.real(e), values_0[e]);
+    for (int g = 0; g < 1; ++g) {
+      Packet<f16> in_x = load_held(held.at(g).chunks16 + Held::k_in_x * kThreads);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        element_0(in_x.real(e), values_0[g * kElements + e]);
+      }
     }
-    const unsigned mask = mask_of();
+    unsigned mask = 0;
+#pragma unroll
+    for (int g = 0; g < 1; ++g)
+      mask |= mask_of() << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-    [[maybe_unused]] Row& row = rows[0];
-    row.t2 = stage[0].a0.average();
-    row.t4 = stage[0].a0.variance(Real(0));
-    row.t6 = row.t4 + 1e-05f;
-    row.t7 = ops::rsqrt(row.t6);
+#pragma unroll
+    for (int k = 0; k < 1; ++k) {
+      [[maybe_unused]] Row& row = rows[k];
+      row.t2 = stage[k].a0.average();
+      row.t4 = stage[k].a0.variance(Real(0));
+      row.t6 = row.t4 + 1e-05f;
+      row.t7 = ops::rsqrt(row.t6);
+    }
   }
 };
 
@@ -493,9 +517,10 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
   place.rank = static_cast<int>(cluster_rank());
   const int thread = static_cast<int>(threadIdx.x);
-  place.thread = thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block / kCluster;
+  const Index row = block / kCluster + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -529,12 +554,33 @@ __device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
-  const int partial = lane;
-  if (partial < (kCluster * kWarps)) {
-    total = partials[partial];
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const int partial = i * kLanes + lane;
+    if (partial < (kCluster * kWarps)) {
+      if (i == 0) {
+        total = partials[partial];
+      } else {
+        total.merge(partials[partial]);
+      }
+    }
   }
   merge_group_lanes(total);
   return total;
+}
+
+// Every thread of the thread group ends with what all of them have seen.
+__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots<Stage1>& slots) {
+  merge_group_lanes(stage[0]);
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = slots.of_warp[place.group];
+  Stage1* own = partials + (place.rank * kWarps + warp);
+  for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  cluster_wait();
+  stage[0] = merged(partials, lane);
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -705,7 +751,8 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
 #pragma unroll 1
       for (int step = batch; step < batch + kCopyBatch; ++step) {
         FullVector positions[1];
-        positions[0] = run.at(step);
+#pragma unroll
+        for (int g = 0; g < 1; ++g) positions[g] = run.at(step + g);
         Stage1::accumulate(stage, held.at(step));
       }
     });
@@ -717,23 +764,6 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
       if (is_any(p, place, step)) accumulate_existing(p, place, step, held.at(step), stage);
     }
   });
-}
-
-__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, const Held& held, Row (&rows)[1], Shared& shared) {
-  Stage1 stage[1];
-  accumulate_staged(p, place, held, stage);
-  // Every thread of the thread group ends with what all of them have seen.
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage1* partials = shared.stage1.of_warp[0];
-  Stage1* own = partials + (place.rank * kWarps + warp);
-  for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  cluster_wait();
-  stage[0] = merged(partials, lane);
-  Stage1::finish(stage, rows);
 }
 
 extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_mean_sub_var_f16_f16_7e7280(const __grid_constant__ Params p) {
@@ -750,6 +780,9 @@ extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bound
   prefetch_later_block(p, kCluster);
   Row rows[1];
   cluster_wait();
-  reduce_stages(p, place, held, rows, shared);
+  Stage1 stage[1];
+  accumulate_staged(p, place, held, stage);
+  combine(place, stage, shared.stage1);
+  Stage1::finish(stage, rows);
   each_step<true>(p, place, WriteStep{p, held, hoisted, rows}, [](int) {});
 }

@@ -78,6 +78,7 @@ struct Place {
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
+  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -321,9 +322,12 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 template <CacheHint kHint>
 __device__ __forceinline__ void load_words(Packet<f32>& packet, const f32* source) {
   constexpr int kBytes = 16;
-  const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source));
 #pragma unroll
-  for (int k = 0; k < kBytes / 4; ++k) packet.words[k] = words.word[k];
+  for (int i = 0; i < 1; ++i) {
+    const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * 4));
+#pragma unroll
+    for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
+  }
 }
 
 // What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
@@ -336,6 +340,17 @@ __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const W
     return;
   }
   *target = words;
+}
+
+__device__ __forceinline__ void store_words(const Packet<f32>& packet, f32* target) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    Words<kBytes> words;
+#pragma unroll
+    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+    store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * 4), words);
+  }
 }
 
 template <CacheHint kHint = CacheHint::none>
@@ -448,9 +463,10 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
   const int thread = static_cast<int>(threadIdx.x);
-  place.thread = thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
   place.first = place.thread;
-  const Index row = block;
+  const Index row = block + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -530,11 +546,14 @@ struct Stage1 {
     stage[0].a0.add(values_0, mask);
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-    [[maybe_unused]] Row& row = rows[0];
-    row.t2 = stage[0].a0.average();
-    row.t4 = stage[0].a0.variance(Real(0));
-    row.t6 = row.t4 + 1e-05f;
-    row.t7 = ops::rsqrt(row.t6);
+#pragma unroll
+    for (int k = 0; k < 1; ++k) {
+      [[maybe_unused]] Row& row = rows[k];
+      row.t2 = stage[k].a0.average();
+      row.t4 = stage[k].a0.variance(Real(0));
+      row.t6 = row.t4 + 1e-05f;
+      row.t7 = ops::rsqrt(row.t6);
+    }
   }
 };
 
@@ -546,9 +565,16 @@ __device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
-  const int partial = lane;
-  if (partial < kWarps) {
-    total = partials[partial];
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const int partial = i * kLanes + lane;
+    if (partial < kWarps) {
+      if (i == 0) {
+        total = partials[partial];
+      } else {
+        total.merge(partials[partial]);
+      }
+    }
   }
   merge_group_lanes(total);
   return total;
@@ -559,7 +585,7 @@ __device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], 
   merge_group_lanes(stage[0]);
   const int lane = place.thread % kLanes;
   const int warp = place.thread / kLanes;
-  Stage1* partials = slots.of_warp[0];
+  Stage1* partials = slots.of_warp[place.group];
   if (lane == 0) partials[warp] = stage[0];
   __syncthreads();
   stage[0] = merged(partials, lane);
@@ -595,11 +621,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
     out.put(e, from_real<f32>(result_0));
   }
   f32* target = p.out + position.linear;
-  constexpr int kBytes = 16;
-  Words<kBytes> words;
-#pragma unroll
-  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = out.words[k];
-  store_instruction(reinterpret_cast<Words<kBytes>*>(target), words);
+  store_words(out, target);
 }
 
 __device__ __forceinline__ void write_rows() {}
@@ -623,18 +645,36 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
   for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate(p, place, chunk, step));
 }
 
+__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk,
+                                                 Held (&held)[kSteps], Stage1 (&stage)[1]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; step += kStepsAtOnce)
+    accumulate_steps(p, place, chunk, step, &held[step], stage);
+}
+
+__device__ __forceinline__ void accumulate_full_round(const Params& p, const Place& place, Index round,
+                                                      Stage1 (&stage)[1]) {
+  Held held[kSteps];
+  load_round<CacheHint::evict_last>(p, place, round, held);
+  accumulate_round(p, place, round, held, stage);
+#pragma unroll
+  for (int k = 0; k < 1; ++k) stage[k].recenter();
+}
+
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& place, Index first, Index last,
                                                   Stage1 (&stage)[1]) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    Held held[kSteps];
-    load_round<CacheHint::evict_last>(p, place, round, held);
-#pragma unroll
-    for (int step = 0; step < kSteps; step += kStepsAtOnce)
-      accumulate_steps(p, place, round, step, &held[step], stage);
-    stage[0].recenter();
+    accumulate_full_round(p, place, round, stage);
   }
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
+                                            const Row (&rows)[1]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    write_pass(p, locate(p, place, chunk, step), held[step], rows);
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
@@ -648,9 +688,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Place& place
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) load_round<kLast>(p, place, round, held);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-      write_pass(p, locate(p, place, round, step), held[step], rows);
+    write_round(p, place, round, held, rows);
   }
 }
 
@@ -693,18 +731,24 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
 #pragma unroll 1
   for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads) {
     Stage1 loaded[1][1];
-    const Index other = chunk < p.chunks ? chunk : chunk;
-    loaded[0][0] = read_fresh(&partials[(tile * p.chunks + other) + tile_row()]);
+#pragma unroll
+    for (int i = 0; i < 1; ++i) {
+      const Index other = chunk + i * kGroupThreads < p.chunks ? chunk + i * kGroupThreads : chunk;
+#pragma unroll
+      for (int k = 0; k < 1; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) + tile_row()]);
+    }
 #pragma unroll
     for (int i = 0; i < 1; ++i) {
       if (i > 0 && chunk + i * kGroupThreads >= p.chunks) break;
-      stage[0].merge(loaded[i][0]);
+#pragma unroll
+      for (int k = 0; k < 1; ++k) stage[k].merge(loaded[i][k]);
     }
   }
   __syncthreads();
   combine(place, stage, slots);
   if (is_leader(place)) {
-    finals[tile + tile_row()] = stage[0];
+#pragma unroll
+    for (int k = 0; k < 1; ++k) finals[tile + tile_row()] = stage[k];
   }
 }
 
@@ -724,7 +768,8 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
   accumulate_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), stage);
   combine(place, stage, slots);
   if (is_leader(place)) {
-    partials[(tile * p.chunks + chunk) + tile_row()] = stage[0];
+#pragma unroll
+    for (int k = 0; k < 1; ++k) partials[(tile * p.chunks + chunk) + tile_row()] = stage[k];
   }
   if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
   merge_chunks(p, place, slots, partials, finals, tile);
@@ -732,6 +777,15 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
   __syncthreads();
   if (threadIdx.x == 0) set_flag(&signals[1]);
   return true;
+}
+
+__device__ __forceinline__ void wait_for(const unsigned* flag) {
+  if (threadIdx.x == 0) {
+    while (read_flag(flag) == 0) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
 }
 
 // Blocks take tickets; ticket by ticket the work is: the first pass over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
@@ -749,6 +803,28 @@ __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
   return {round - pass * p.lag, pass % 2 == 0 ? forward : p.chunks - 1 - forward, pass};
 }
 
+// One block's share of one pass.
+__device__ __forceinline__ void run_pass(const Params& p, const Place& place, Row (&rows)[1], Shared& shared, Index tile,
+                                         Index chunk, int pass, unsigned* signals) {
+  bool knows_rows = false;
+  if (pass == 0) {
+    knows_rows = reduce_chunk(p, place, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
+  }
+  if (pass == 1) {
+    write_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, [&] {
+      wait_for(&signals[1]);
+      // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
+      // blocks of a tile want the same few lines of memory at the same time.
+      const Stage1* finals = reinterpret_cast<const Stage1*>(p.finals_1) + tile;
+      Stage1 stage[1];
+      stage[0] = read_fresh(&finals[tile_row()]);
+      Stage1::finish(stage, rows);
+    });
+    if (knows_rows) write_rows();
+    end_grid(static_cast<int>(chunk));
+  }
+}
+
 // Many blocks share a row.
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Share share = take_share(p, shared);
@@ -756,29 +832,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Place place = find_place(p, share.tile);
   Row rows[1];
   unsigned* signals = p.signals + 1 + share.tile * (2 * kPasses);
-  // One block's share of one pass.
-  bool knows_rows = false;
-  if (share.pass == 0) {
-    knows_rows = reduce_chunk(p, place, shared, shared.stage1, p.partials_1, p.finals_1, share.tile, share.chunk, &signals[0]);
-  }
-  if (share.pass == 1) {
-    write_rounds(p, place, share.chunk * p.rounds, end_of_chunk(p, share.chunk), rows, [&] {
-      if (threadIdx.x == 0) {
-        while (read_flag(&signals[1]) == 0) {
-        }
-        __threadfence();
-      }
-      __syncthreads();
-      // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
-      // blocks of a tile want the same few lines of memory at the same time.
-      const Stage1* finals = reinterpret_cast<const Stage1*>(p.finals_1) + share.tile;
-      Stage1 stage[1];
-      stage[0] = read_fresh(&finals[tile_row()]);
-      Stage1::finish(stage, rows);
-    });
-    if (knows_rows) write_rows();
-    end_grid(static_cast<int>(share.chunk));
-  }
+  run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_mean_sub_var_f32_f32_607102(const __grid_constant__ Params p) {

@@ -94,6 +94,7 @@ struct Place {
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
+  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -166,6 +167,17 @@ __device__ __forceinline__ f16 from_real<f16>(double v) {
 
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
+}
+
+// The next element, with carries from row to row.
+__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
+  ++at[kCoordinates - 1];
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const bool carry = at[d] == space.extents[d];
+    at[d] = carry ? 0 : at[d];
+    at[d - 1] += carry ? 1 : 0;
+  }
 }
 
 __device__ __forceinline__ auto known(const Position& position) {
@@ -331,6 +343,17 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
+__device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    Words<kBytes> words;
+#pragma unroll
+    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+    *reinterpret_cast<Words<kBytes>*>(target + i * 8) = words;
+  }
+}
+
 // What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
 // meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
 typedef Words<16> Chunk16;
@@ -340,6 +363,11 @@ __device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
 #pragma unroll
   for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) reinterpret_cast<Chunk16*>(&held)[i] = chunks16[i * kThreads];
   return held;
+}
+
+__device__ __forceinline__ void store_held(Chunk16* chunks16, const Packet<f16>& held) {
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&held)[i];
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
@@ -355,6 +383,16 @@ __device__ __forceinline__ void copy_async(void* shared_address, const void* sou
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
+__device__ __forceinline__ void copy_words(Chunk16* chunks16, const f16* source) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const int begin = i * kBytes;
+    copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
+  }
+}
+
 template <class At>
 __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const At& position) {
   const f16* source = base + position.linear;
@@ -363,15 +401,11 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, 
       Packet<f16> packet;
       // Of a vector that is not in bounds, as it lies in memory.
       packet.clear();
-#pragma unroll
-      for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&packet)[i];
+      store_held(chunks16, packet);
       return;
     }
   }
-  // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
-  constexpr int kBytes = 16;
-  const int begin = 0;
-  copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source);
+  copy_words(chunks16, source);
 }
 
 namespace fast {
@@ -449,14 +483,7 @@ __device__ __forceinline__ void read_lines(Packet<f32>& packet, const f32* base,
     }
     first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
     at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
-    // The next element, with carries from row to row.
-    ++at[kCoordinates - 1];
-#pragma unroll
-    for (int d = kCoordinates - 1; d > 0; --d) {
-      const bool carry = at[d] == space.extents[d];
-      at[d] = carry ? 0 : at[d];
-      at[d - 1] += carry ? 1 : 0;
-    }
+    advance(at, space);
   }
 }
 
@@ -480,11 +507,7 @@ __device__ __forceinline__ void write_linear(const Packet<f16>& packet, f16* bas
       return;
     }
   }
-  constexpr int kBytes = 16;
-  Words<kBytes> words;
-#pragma unroll
-  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[k];
-  *reinterpret_cast<Words<kBytes>*>(target) = words;
+  store_words(packet, target);
 }
 
 // The number of a thread's vector of a step in its row.
@@ -495,9 +518,10 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
   const int thread = static_cast<int>(threadIdx.x);
-  place.thread = thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block;
+  const Index row = block + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -543,9 +567,16 @@ __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
 template <class Stage>
 __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   Stage total;
-  const int partial = lane;
-  if (partial < (kThreads / 32)) {
-    total = partials[partial];
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const int partial = i * kLanes + lane;
+    if (partial < (kThreads / 32)) {
+      if (i == 0) {
+        total = partials[partial];
+      } else {
+        total.merge(partials[partial]);
+      }
+    }
   }
   merge_group_lanes(total);
   return total;
@@ -613,20 +644,29 @@ struct Stage1 {
   template <class At>
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const At (&positions)[1], const Held& held) {
     Real values_0[kElements];
-    Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      element_0(in_x.real(e), values_0[e]);
+    for (int g = 0; g < 1; ++g) {
+      Packet<f16> in_x = load_held(held.at(g).chunks16 + Held::k_in_x * kThreads);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        element_0(in_x.real(e), values_0[g * kElements + e]);
+      }
     }
-    const unsigned mask = mask_of(positions[0]);
+    unsigned mask = 0;
+#pragma unroll
+    for (int g = 0; g < 1; ++g)
+      mask |= mask_of(positions[g]) << (g * kElements);
     stage[0].a0.add(values_0, mask);
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-    [[maybe_unused]] Row& row = rows[0];
-    row.t2 = stage[0].a0.average();
-    row.t4 = stage[0].a0.variance(Real(0));
-    row.t6 = row.t4 + 1e-05f;
-    row.t7 = ops::rsqrt(row.t6);
+#pragma unroll
+    for (int k = 0; k < 1; ++k) {
+      [[maybe_unused]] Row& row = rows[k];
+      row.t2 = stage[k].a0.average();
+      row.t4 = stage[k].a0.variance(Real(0));
+      row.t6 = row.t4 + 1e-05f;
+      row.t7 = ops::rsqrt(row.t6);
+    }
   }
 };
 
@@ -773,7 +813,8 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
 #pragma unroll 1
       for (int step = batch; step < batch + kCopyBatch; ++step) {
         FullVector positions[1];
-        positions[0] = run.at(step);
+#pragma unroll
+        for (int g = 0; g < 1; ++g) positions[g] = run.at(step + g);
         Stage1::accumulate(stage, positions, held.at(step));
       }
     });
@@ -863,6 +904,15 @@ __device__ __forceinline__ Stage1 merge_partials(const ValueWithStatus<Stage1>* 
   return all;
 }
 
+// Warp 0 ends with what all threads of the block have accumulated.
+__device__ __forceinline__ void combine_chunk(Stage1& stage, Slots<Stage1>& slots) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  merge_group_lanes(stage);
+  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = stage;
+  __syncthreads();
+  if (threadIdx.x < 32) stage = merged(slots.of_warp[0], lane);
+}
+
 // Thread 0 counts this block as arrived and waits for the others; whether the row is complete, and in `arrival` how many came before.
 __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsigned* state, unsigned& arrival) {
   const unsigned all = static_cast<unsigned>(p.chunks);
@@ -879,12 +929,7 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
 // One warp reads that: partials of one row lie in few lines of the L2 cache, which all of its blocks want at the same time.
 __device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage1>& slots, ValueWithStatus<Stage1>* partials, Index own,
                                      unsigned* arrivals, unsigned* state, Stage1& stage) {
-  // Warp 0 ends with what all threads of the block have accumulated.
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  merge_group_lanes(stage);
-  if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = stage;
-  __syncthreads();
-  if (threadIdx.x < 32) stage = merged(slots.of_warp[0], lane);
+  combine_chunk(stage, slots);
   if (threadIdx.x == 0) partials[own].put(stage);
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) shared.complete = arrive(p, arrivals, state, shared.arrival);

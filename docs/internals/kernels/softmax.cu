@@ -11,6 +11,7 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 2;  // steps of a pass, or of one round of it
+constexpr int kGroupThreads = 256;  // threads of a block share a row
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
@@ -40,6 +41,7 @@ struct Place {
   Index start;             // linear index of the row's first element
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
+  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -227,12 +229,30 @@ struct alignas(kBytes) Words {
   unsigned word[kBytes / 4];
 };
 
+__device__ __forceinline__ void load_words(Packet<f16>& packet, const f16* source) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * 8);
+#pragma unroll
+    for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
+  }
+}
+
+__device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
+  constexpr int kBytes = 16;
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    Words<kBytes> words;
+#pragma unroll
+    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+    *reinterpret_cast<Words<kBytes>*>(target + i * 8) = words;
+  }
+}
+
 __device__ __forceinline__ void read_linear(Packet<f16>& packet, const f16* base, const Position& position) {
   const f16* source = base + position.linear;
-  constexpr int kBytes = 16;
-  const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source);
-#pragma unroll
-  for (int k = 0; k < kBytes / 4; ++k) packet.words[k] = words.word[k];
+  load_words(packet, source);
 }
 
 // The number of a thread's vector of a step in its row.
@@ -243,9 +263,10 @@ __device__ __forceinline__ Index number_of(const Place& place, int step) {
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
   const int thread = static_cast<int>(threadIdx.x);
-  place.thread = thread;
+  place.group = thread / kGroupThreads;
+  place.thread = thread % kGroupThreads;
   place.first = place.thread;
-  const Index row = block;
+  const Index row = block + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -301,13 +322,22 @@ struct Stage1 {
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], Held* held) {
     Real values_0[kElements];
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      element_0(held[0].in_x.real(e), values_0[e]);
+    for (int g = 0; g < 1; ++g) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        element_0(held[g].in_x.real(e), values_0[g * kElements + e]);
+      }
     }
-    const unsigned mask = mask_of();
+    unsigned mask = 0;
+#pragma unroll
+    for (int g = 0; g < 1; ++g)
+      mask |= mask_of() << (g * kElements);
     stage[0].a0.add(values_0, mask);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) held[0].t3[e] = values_0[e];
+    for (int g = 0; g < 1; ++g) {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) held[g].t3[e] = values_0[g * kElements + e];
+    }
   }
   __device__ __forceinline__ static void exponentiate(Stage1 (&stage)[1], Held (&held)[kSteps]) {
 #pragma unroll
@@ -315,7 +345,8 @@ struct Stage1 {
   }
   __device__ __forceinline__ static void rescale(const Stage1 (&own)[1], const Stage1 (&stage)[1], Held (&held)[kSteps]) {
     Real scale[1];
-    scale[0] = own[0].a0.scale_to(stage[0].a0);
+#pragma unroll
+    for (int k = 0; k < 1; ++k) scale[k] = own[k].a0.scale_to(stage[k].a0);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
@@ -323,9 +354,12 @@ struct Stage1 {
     }
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-    [[maybe_unused]] Row& row = rows[0];
-    row.t1 = stage[0].a0.largest;
-    row.t4 = stage[0].a0.sumexp();
+#pragma unroll
+    for (int k = 0; k < 1; ++k) {
+      [[maybe_unused]] Row& row = rows[k];
+      row.t1 = stage[k].a0.largest;
+      row.t4 = stage[k].a0.sumexp();
+    }
   }
 };
 
@@ -337,12 +371,30 @@ __device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
-  const int partial = lane;
-  if (partial < kWarps) {
-    total = partials[partial];
+#pragma unroll
+  for (int i = 0; i < 1; ++i) {
+    const int partial = i * kLanes + lane;
+    if (partial < kWarps) {
+      if (i == 0) {
+        total = partials[partial];
+      } else {
+        total.merge(partials[partial]);
+      }
+    }
   }
   merge_group_lanes(total);
   return total;
+}
+
+// Every thread of the thread group ends with what all of them have seen.
+__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots<Stage1>& slots) {
+  merge_group_lanes(stage[0]);
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = slots.of_warp[place.group];
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged(partials, lane);
 }
 
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -388,11 +440,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
     out.put(e, from_real<f16>(result_0));
   }
   f16* target = p.out + position.linear;
-  constexpr int kBytes = 16;
-  Words<kBytes> words;
-#pragma unroll
-  for (int k = 0; k < kBytes / 4; ++k) words.word[k] = out.words[k];
-  *reinterpret_cast<Words<kBytes>*>(target) = words;
+  store_words(out, target);
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
@@ -409,8 +457,44 @@ template <class Steps>
 __device__ __forceinline__ void accumulate_steps(const Place& place, int step,
                                                  Steps held, Stage1 (&stage)[1]) {
   decltype(locate(place, step)) positions[1];
-  positions[0] = locate(place, step);
+#pragma unroll
+  for (int g = 0; g < 1; ++g) positions[g] = locate(place, step + g);
   Stage1::accumulate(stage, held);
+}
+
+// One round: all loads before the first use.
+__device__ __forceinline__ void load_round(const Params& p, const Place& place, Held (&held)[kSteps]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(place, step));
+}
+
+__device__ __forceinline__ void accumulate_round(const Place& place, Held (&held)[kSteps], Stage1 (&stage)[1]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    accumulate_steps(place, step, &held[step], stage);
+}
+
+__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
+                                            const Row (&rows)[1]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    write_pass(p, locate(place, step), held[step], rows);
+}
+
+// One pass over what the thread group holds.
+__device__ __forceinline__ void reduce(const Place& place, Held (&held)[kSteps],
+                                       Row (&rows)[1], Slots<Stage1>& slots) {
+  Stage1 stage[1];
+  accumulate_round(place, held, stage);
+  Stage1::exponentiate(stage, held);
+  Stage1 own[1];
+#pragma unroll
+  for (int k = 0; k < 1; ++k) own[k] = stage[k];
+  combine(place, stage, slots);
+  Stage1::rescale(own, stage, held);
+  Stage1::finish(stage, rows);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
 extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_exp_f16_f16_4fbc91(const __grid_constant__ Params p) {
@@ -418,32 +502,9 @@ extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_amax_sub_e
   // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   Held held[kSteps];
-  // One round: all loads before the first use.
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(place, step));
+  load_round(p, place, held);
   prefetch_later_block(p);
   Row rows[1];
-  // One pass over what the thread group holds.
-  Stage1 stage[1];
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    accumulate_steps(place, step, &held[step], stage);
-  Stage1::exponentiate(stage, held);
-  Stage1 own[1];
-  own[0] = stage[0];
-  // Every thread of the thread group ends with what all of them have seen.
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage1* partials = shared.stage1.of_warp[0];
-  if (lane == 0) partials[warp] = stage[0];
-  __syncthreads();
-  stage[0] = merged(partials, lane);
-  Stage1::rescale(own, stage, held);
-  Stage1::finish(stage, rows);
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_pass(p, locate(place, step), held[step], rows);
+  reduce(place, held, rows, shared.stage1);
+  write_round(p, place, held, rows);
 }

@@ -218,10 +218,10 @@ std::optional<Fold::Expression> Fold::leaf(std::size_t i, std::size_t last) cons
   if (token.kind != Kind::word) return std::nullopt;
   if (token.text == "true" || token.text == "false")
     return alone({token.text == "true", true}, std::string(token.text));
-  const bool is_part = i + 1 < last && (source_.is(i + 1, "::") || source_.is(i + 1, "(") || source_.is(i + 1, "[") ||
+  const bool is_longer = i + 1 < last && (source_.is(i + 1, "::") || source_.is(i + 1, "(") || source_.is(i + 1, "[") ||
                                         source_.is(i + 1, ".") || source_.is(i + 1, "->") || source_.is(i + 1, "{") ||
                                         (source_.is(i + 1, "<") && source_[i + 1].match > i));
-  if (is_part) return std::nullopt;
+  if (is_longer) return std::nullopt;
   const auto it = names_.find(token.text);
   if (it == names_.end()) return std::nullopt;
   const bool is_written = it->second.is_truth || it->second.number <= 1;

@@ -210,22 +210,24 @@ class InPlace {
     if (!is_statement || around.kind != UnitKind::function || call.unit == function_.unit ||
         !source_.is(function_.head.name - 1, "void"))
       return std::nullopt;
-    if (mentions("return", body_) > 0 || clashes(call)) return std::nullopt;
+    // What branches stays with its function: in the caller the compiler would meet it later, and assign registers otherwise.
+    const bool branches = mentions("for", body_) > 0 || mentions("while", body_) > 0 || mentions("if", body_) > 0;
+    if (branches || mentions("return", body_) > 0 || clashes(call)) return std::nullopt;
     if (lines_of(around.text()) + lines_of(unit_.text()) > kMostLines) return std::nullopt;
     const std::size_t begin = source.line_begin(source[call.name].begin);
     const std::string indent(source[call.name].begin - begin, ' ');
     if (around.text().substr(begin, indent.size()) != indent) return std::nullopt;
     std::string text =
-        unit_.comment.empty() || unit_.comment.find("\n\n") != std::string::npos ? "" : shifted(unit_.comment, indent);
+        unit_.comment.empty() || unit_.comment.find("\n\n") != std::string::npos ? "" : indented(unit_.comment, indent);
     std::string statements = text_with(body_, *arguments);
     const bool begins_with_directive = source_[body_.first].kind == Kind::directive;
     statements = (begins_with_directive ? "" : "  ") + statements + "\n";
-    text += shifted(statements, indent.substr(std::min<std::size_t>(2, indent.size())));
+    text += indented(statements, indent.substr(std::min<std::size_t>(2, indent.size())));
     text.pop_back();
     return Edit{begin, source[close + 1].end, std::move(text)};
   }
 
-  static std::string shifted(std::string_view text, const std::string& indent) {
+  static std::string indented(std::string_view text, const std::string& indent) {
     std::string out;
     while (!text.empty()) {
       const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;

@@ -69,8 +69,10 @@ class Statements {
     return removed(i, end);
   }
 
-  // for (int k = 0; k < 1; ++k)
+  // for (int k = 0; k < 1; ++k). One behind "#pragma unroll" stays: the compiler unrolls nests in an order of its own, and registers and
+  // instructions differ where it finds one loop less.
   std::optional<Edit> loop(std::size_t i) const {
+    if (i > 0 && source_[i - 1].kind == Kind::directive) return std::nullopt;
     const std::size_t open = i + 1;
     const std::size_t close = source_[open].match;
     const bool is_counted = source_.is(open + 1, "int") || source_.is(open + 1, "Index");
@@ -109,11 +111,6 @@ class Statements {
     std::string name, by;
   };
 
-  // Of the preprocessor above it: "#pragma unroll".
-  std::size_t begin_of(std::size_t i) const {
-    const bool has_pragma = i > 0 && source_[i - 1].kind == Kind::directive && source_.is(i, "for");
-    return has_pragma ? source_[i - 1].begin : source_.line_begin(source_[i].begin);
-  }
   bool begins_line(std::size_t i) const {
     const std::size_t begin = source_.line_begin(source_[i].begin);
     return unit_.text().substr(begin, source_[i].begin - begin).find_first_not_of(' ') == std::string_view::npos;
@@ -134,7 +131,7 @@ class Statements {
   }
 
   std::optional<Edit> removed(std::size_t i, std::size_t end) const {
-    if (is_among_others(i) && begins_line(i)) return Edit{begin_of(i), end_of_line(end), ""};
+    if (is_among_others(i) && begins_line(i)) return Edit{source_.line_begin(source_[i].begin), end_of_line(end), ""};
     const std::size_t before = source_.previous(i);
     if (source_.is(before, "else")) return Edit{source_[source_.previous(before)].end, source_[end - 1].end, ""};
     return std::nullopt;
@@ -166,7 +163,7 @@ class Statements {
       std::string text =
           moved(text_of(left, replacement), from > column && begins_line(left.first) ? from - column : 0);
       if (!alone) return Edit{source_[i].begin, source_[end - 1].end, std::move(text)};
-      const std::size_t begin = begin_of(i);
+      const std::size_t begin = source_.line_begin(source_[i].begin);
       const bool leaves = source_.is(left.first, "return");
       return Edit{begin, leaves ? end_of_block(i, end) : source_[end - 1].end, std::string(column, ' ') + text};
     }
@@ -179,7 +176,8 @@ class Statements {
     std::string text = text_of(inside, replacement);
     text = on_one_line ? std::string(column, ' ') + text
                        : moved((text.starts_with("#") ? "" : std::string(column + 2, ' ')) + text, 2);
-    return Edit{begin_of(i), returns(inside) ? end_of_block(i, end) : source_[end - 1].end, std::move(text)};
+    return Edit{source_.line_begin(source_[i].begin), returns(inside) ? end_of_block(i, end) : source_[end - 1].end,
+                std::move(text)};
   }
 
   // Whether the last statement of a block leaves the function.
@@ -194,13 +192,17 @@ class Statements {
     return source_.is(last, "return");
   }
 
-  // What stands behind it in its block is never reached.
+  // What stands behind it in its block is never reached. Where an #if ends on the way, another compiler reaches it.
   std::size_t end_of_block(std::size_t i, std::size_t end) const {
     std::size_t close = source_.size();
     for (std::size_t at = 0; at < i; ++at) {
       if (source_.is(at, "{") && source_[at].match > i) close = source_[at].match;
     }
     if (close == source_.size()) return source_[end - 1].end;
+    for (std::size_t at = end; at < close; ++at) {
+      const std::string_view text = source_[at].text;
+      if (text.starts_with("#if") || text.starts_with("#el") || text.starts_with("#endif")) return source_[end - 1].end;
+    }
     return source_[source_.previous(close)].end;
   }
 

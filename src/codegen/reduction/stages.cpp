@@ -299,11 +299,9 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
   out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
   out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
                               "positions[g]", "g * kElements + e");
-  const bool has_one_mask = reduction_.layout.inner_reduction && kernel_.tuning.batch == 1;
-  out += has_one_mask ? "    }\n    const unsigned mask = mask_of(positions[0]);\n"
-                      : "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
+  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
   if (reduction_.layout.inner_reduction) {
-    if (!has_one_mask) out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
+    out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
     for (const std::size_t i : accumulators_of(stage - 1, true))
       out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
     for (const std::size_t i : accumulators) {
