@@ -6,6 +6,7 @@
     ./dev same REF --by code                  machine code, resources and launch numbers; names and comments may differ
     ./dev same REF --by plan --names FILE     classes and launch numbers, with old words replaced ("old new" on each line)
     ./dev same REF --cases 'softmax|level2 19' --random 500
+    ./dev same REF --list FILE                instead a page: the benchmarks' kernels whose code differs, with instructions counted
 
 Both commits' epifuse_describe (describe.cpp) answer the same lines: the cases of the benchmarks on five architectures, the
 launches that the fuzzer's corpus stands for, and random ones. What differs is printed case by case, old beside new;
@@ -372,8 +373,21 @@ def parse(arguments):
     parser.add_argument("--random", type=int, default=10_000, metavar="N", help="random launches (default: 10000)")
     parser.add_argument("--seed", type=int, default=1, help="of the random launches (default: 1)")
     parser.add_argument("--show", type=int, default=10, metavar="N", help="cases to print (default: 10)")
+    parser.add_argument(
+        "--list", type=pathlib.Path, metavar="FILE", help="write the benchmarks' kernels whose machine code differs, with counts, and compare no more"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compiler processes (default: all cores)")
     return parser.parse_args(arguments)
+
+
+def list_changed(options, old, new):
+    import counts  # which reads this module
+
+    # One architecture: the one that was named, or the first on which the benchmarks were measured.
+    arch = 90 if options.architectures == cases.ARCHITECTURES else options.architectures[0]
+    differing = counts.write_page(options.list, commit_of(options.ref)[:7], old, new, arch)
+    print(f"{differing} kernels of the benchmarks' cases for sm_{arch} differ from {options.ref}: {options.list}")
+    return 0
 
 
 def main(arguments=None):
@@ -381,6 +395,8 @@ def main(arguments=None):
     FOLDER.mkdir(parents=True, exist_ok=True)
     old = old_describer(options.ref, options.jobs)
     new = build_in(ROOT, options.jobs)
+    if options.list:
+        return list_changed(options, old, new)
     comparison = compare(old, new, options)
     tell(comparison.differences, options.show)
     report = [dict(zip(("case", "what", "old", "new"), one)) for one in comparison.differences]

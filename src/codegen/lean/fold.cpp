@@ -146,15 +146,15 @@ std::optional<Fold::Expression> Fold::choice(std::size_t& i, std::size_t last) c
                     -1};
 }
 
+// Operators that bind at least as `level` does, the closer ones first.
 std::optional<Fold::Expression> Fold::of_level(std::size_t& i, std::size_t last, int level) const {
-  if (level == kUnary) return operand(i, last);
-  auto left = of_level(i, last, level + 1);
+  auto left = operand(i, last);
   while (left) {
     const auto sign = sign_at(i, last);
-    if (!sign || sign->level != level) break;
+    if (!sign || sign->level < level) break;
     const std::size_t at = i;
     i += sign->tokens;
-    auto right = of_level(i, last, level + 1);
+    auto right = of_level(i, last, sign->level + 1);
     if (!right) return std::nullopt;
     left = combined(*std::move(left), at, *sign, *std::move(right));
   }
@@ -219,8 +219,8 @@ std::optional<Fold::Expression> Fold::leaf(std::size_t i, std::size_t last) cons
   if (token.text == "true" || token.text == "false")
     return alone({token.text == "true", true}, std::string(token.text));
   const bool is_longer = i + 1 < last && (source_.is(i + 1, "::") || source_.is(i + 1, "(") || source_.is(i + 1, "[") ||
-                                        source_.is(i + 1, ".") || source_.is(i + 1, "->") || source_.is(i + 1, "{") ||
-                                        (source_.is(i + 1, "<") && source_[i + 1].match > i));
+                                          source_.is(i + 1, ".") || source_.is(i + 1, "->") || source_.is(i + 1, "{") ||
+                                          (source_.is(i + 1, "<") && source_[i + 1].match > i));
   if (is_longer) return std::nullopt;
   const auto it = names_.find(token.text);
   if (it == names_.end()) return std::nullopt;

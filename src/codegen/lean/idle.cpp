@@ -2,10 +2,10 @@
 #include "codegen/lean/idle.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace epifuse::codegen::lean {
@@ -157,7 +157,7 @@ Names hidden_members(const std::vector<Unit>& units) {
 
 bool drop_unused_members(std::vector<Unit>& units) {
   const Names hidden = hidden_members(units);
-  std::map<std::string_view, int> mentioned;  // but in heads
+  std::unordered_map<std::string_view, int> mentioned;  // but in heads
   for (const Unit& unit : units) {
     for (std::size_t i = 0; i < unit.source().size(); ++i) {
       if (unit.source().is_word(i)) ++mentioned[unit.source()[i].text];

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "codegen/lean/fold.hpp"
@@ -121,7 +121,7 @@ void add_static_members(const std::vector<Unit>& units, KnownNames& names) {
 // Whether a static member went whose name stands nowhere else.
 bool drop_unread_static_members(std::vector<Unit>& units) {
   // Of a type, or without it in members of types.
-  std::map<std::string_view, int> mentioned, declared;
+  std::unordered_map<std::string_view, int> mentioned, declared;
   for (const Unit& unit : units) {
     const Source& source = unit.source();
     for (std::size_t i = 0; i < source.size(); ++i) {
@@ -218,9 +218,8 @@ std::optional<Edit> unread_variable(const Unit& unit) {
   return std::nullopt;
 }
 
-bool fold_unit(Unit& unit, const KnownNames& constants) {
+bool fold_unit(Unit& unit, const KnownNames& constants, const KnownNames& names) {
   const Source& source = unit.source();
-  const KnownNames names = names_in(unit, constants);
   std::string text;
   const auto range = is_global_constant(unit) ? value_of_constant(source, 0) : std::nullopt;
   if (const auto it = constants.find(unit.name); range && it != constants.end()) {
@@ -249,20 +248,22 @@ bool is_asserted(const Unit& unit) { return unit.source().is(0, "static_assert")
 bool write_out_known(std::vector<Unit>& units) {
   KnownNames constants = global_constants(units);
   add_static_members(units, constants);
-  const std::size_t digest = digest_of(constants);
   bool any = false;
   for (Unit& unit : units) {
-    if (unit.source().size() == 0 || unit.source()[0].kind == Kind::directive || unit.folded_with == digest) continue;
+    if (unit.source().size() == 0 || unit.source()[0].kind == Kind::directive) continue;
+    KnownNames names = names_in(unit, constants);
+    if (unit.folded_with == digest_of(names)) continue;
     for (bool again = true; again;) {
-      again = fold_unit(unit, constants);
+      again = fold_unit(unit, constants, names);
       again = resolve_statements(unit) || again;
       if (const auto edit = unread_variable(unit)) {
         unit.set_text(edited(unit.text(), {*edit}));
         again = true;
       }
+      if (again) names = names_in(unit, constants);
       any = any || again;
     }
-    unit.folded_with = digest;
+    unit.folded_with = digest_of(names);
   }
   any = std::erase_if(units, is_asserted) > 0 || any;
   any = drop_unread_static_members(units) || any;

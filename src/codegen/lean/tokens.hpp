@@ -40,7 +40,10 @@ class Source {
   std::string_view text() const noexcept { return text_; }
   std::size_t size() const noexcept { return tokens_.size(); }
   const Token& operator[](std::size_t i) const { return tokens_[i]; }
-  bool is(std::size_t i, std::string_view text) const { return i < size() && tokens_[i].text == text; }
+  /// Most tokens are told apart by their first character.
+  bool is(std::size_t i, std::string_view text) const {
+    return i < size() && !text.empty() && tokens_[i].text.front() == text.front() && tokens_[i].text == text;
+  }
   bool is_word(std::size_t i) const { return i < size() && tokens_[i].kind == Kind::word; }
   /// The next and the previous token of code.
   std::size_t next(std::size_t i) const;
