@@ -171,7 +171,7 @@ KnownNames names_in(const Unit& unit, const KnownNames& constants) {
     if (!source.is_word(i)) continue;
     if (is_declared(source, i)) declared.insert(source[i].text);
     const bool is_member = i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "::"));
-    const auto it = constants.find(is_member ? "." + std::string(source[i].text) : std::string(source[i].text));
+    const auto it = is_member ? constants.find("." + std::string(source[i].text)) : constants.find(source[i].text);
     if (it != constants.end()) names.insert(*it);
     if (!source.is(i, "sizeof") || !source.is_word(i + 2)) continue;
     const auto size = constants.find("sizeof " + std::string(source[i + 2].text));

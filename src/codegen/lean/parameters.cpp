@@ -2,6 +2,7 @@
 #include "codegen/lean/parameters.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -274,15 +275,26 @@ std::set<std::string_view> names_of_globals(const std::vector<Unit>& units) {
   return names;
 }
 
-// One parameter of each function, as far as no two changes meet in a unit.
+// Whether two of the changes concern the same text.
+bool meet(const Edits& all, const Edits& others) {
+  return std::ranges::any_of(others, [&](const auto& one) {
+    const auto it = all.find(one.first);
+    return it != all.end() && std::ranges::any_of(it->second, [&](const Edit& a) {
+             return std::ranges::any_of(one.second,
+                                        [&](const Edit& b) { return a.begin <= b.end && b.begin <= a.end; });
+           });
+  });
+}
+
+// One parameter of each function, as far as no two changes meet.
 bool drop_some(std::vector<Unit>& units) {
   const std::set<std::string_view> globals = names_of_globals(units);
   Edits all;
   for (const Function& function : functions_of(units)) {
     if (!function.is_one || function.calls.empty()) continue;
     auto edits = Parameters(units, function, globals).edits();
-    if (!edits || std::ranges::any_of(*edits, [&](const auto& one) { return all.contains(one.first); })) continue;
-    all.merge(*std::move(edits));
+    if (!edits || meet(all, *edits)) continue;
+    for (auto& [unit, list] : *edits) std::ranges::move(list, std::back_inserter(all[unit]));
   }
   for (auto& [unit, list] : all) {
     std::ranges::sort(list, {}, &Edit::begin);

@@ -32,8 +32,10 @@ std::size_t end_of_number(std::string_view text, std::size_t at) {
 std::size_t end_of_sign(std::string_view text, std::size_t at) {
   static constexpr std::array<std::string_view, 18> kLong = {
       "...", "::", "->", "++", "--", "&&", "||", "==", "!=", "<=", ">=", "<<", "+=", "-=", "*=", "/=", "|=", "&="};
+  const std::string_view rest = text.substr(at, 3);
+  if (rest.size() < 2 || std::string_view(".:>+-&|=<").find(rest[1]) == std::string_view::npos) return at + 1;
   for (const std::string_view sign : kLong) {
-    if (text.substr(at, sign.size()) == sign) return at + sign.size();
+    if (rest.starts_with(sign)) return at + sign.size();
   }
   return at + 1;
 }
