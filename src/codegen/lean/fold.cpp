@@ -39,6 +39,23 @@ bool is_digits(std::string_view text) { return text.find_first_not_of("012345678
 
 }  // namespace
 
+// Most of a source holds nothing that may be known: it is copied without being parsed.
+Fold::Fold(const Source& source, const KnownNames& names) : source_(source), names_(names) {
+  known_before_.reserve(source.size() + 1);
+  std::uint32_t before = 0;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    known_before_.push_back(before);
+    const Token& token = source[i];
+    if (token.kind == Kind::number) before += is_number(token) ? 1 : 0;
+    if (token.kind != Kind::word) continue;
+    const bool is_member = i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "::"));
+    const bool may_be = token.text == "true" || token.text == "false" || token.text == "sizeof" ||
+                        (!names.empty() && (is_member || names.contains(token.text)));
+    before += may_be ? 1 : 0;
+  }
+  known_before_.push_back(before);
+}
+
 // What stands before token i.
 std::string Fold::gap(std::size_t i) const {
   return std::string(source_.text().substr(source_[i - 1].end, source_[i].begin - source_[i - 1].end));
@@ -78,9 +95,13 @@ std::string Fold::text(std::size_t first, std::size_t last) const {
       }
       continue;
     }
-    std::size_t at = i;
-    const auto expression = choice(at, end);
-    out += expression && at == end ? expression->text : tokens(i, end);
+    if (is_plain(i, end)) {
+      out += source_.between({i, end});
+    } else {
+      std::size_t at = i;
+      const auto expression = choice(at, end);
+      out += expression && at == end ? expression->text : tokens(i, end);
+    }
     i = end;
   }
   return out;
@@ -94,6 +115,7 @@ std::optional<Known> Fold::value(std::size_t first, std::size_t last) const {
 
 // As they are, but for what stands in brackets.
 std::string Fold::tokens(std::size_t first, std::size_t last) const {
+  if (is_plain(first, last)) return std::string(source_.between({first, last}));
   std::string out;
   for (std::size_t i = first; i < last; ++i) {
     if (i > first) out += gap(i);
@@ -109,6 +131,7 @@ std::string Fold::tokens(std::size_t first, std::size_t last) const {
 
 std::string Fold::group(std::size_t open) const {
   const std::size_t close = source_[open].match;
+  if (is_plain(open, close)) return std::string(source_.between({open, close + 1}));
   std::string out(source_[open].text);
   if (close > open + 1) out += gap(open + 1) + text(open + 1, close);
   return out + gap(close) + std::string(source_[close].text);

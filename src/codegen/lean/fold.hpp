@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "codegen/lean/tokens.hpp"
 
@@ -30,7 +31,7 @@ using KnownNames = std::unordered_map<std::string, Known, NameHash, std::equal_t
 
 class Fold {
  public:
-  Fold(const Source& source, const KnownNames& names) : source_(source), names_(names) {}
+  Fold(const Source& source, const KnownNames& names);
 
   /// Tokens [first, last): the text from the first to the last of them, folded. Names of 0, 1, true and false are written as these numbers;
   /// of greater numbers a reader wants the name.
@@ -51,6 +52,7 @@ class Fold {
     std::int64_t (*apply)(std::int64_t, std::int64_t);  // or nothing
   };
 
+  bool is_plain(std::size_t first, std::size_t last) const { return known_before_[first] == known_before_[last]; }
   std::string gap(std::size_t i) const;
   bool separates(std::size_t first, std::size_t i) const;
   std::string tokens(std::size_t first, std::size_t last) const;
@@ -67,6 +69,7 @@ class Fold {
 
   const Source& source_;
   const KnownNames& names_;
+  std::vector<std::uint32_t> known_before_;  // of each token: how many before it may be known
 };
 
 }  // namespace epifuse::codegen::lean

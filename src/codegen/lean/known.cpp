@@ -248,11 +248,15 @@ bool is_asserted(const Unit& unit) { return unit.source().is(0, "static_assert")
 bool write_out_known(std::vector<Unit>& units) {
   KnownNames constants = global_constants(units);
   add_static_members(units, constants);
+  const std::size_t all = digest_of(constants);
   bool any = false;
   for (Unit& unit : units) {
-    if (unit.source().size() == 0 || unit.source()[0].kind == Kind::directive) continue;
+    if (unit.source().size() == 0 || unit.source()[0].kind == Kind::directive || unit.seen_with == all) continue;
     KnownNames names = names_in(unit, constants);
-    if (unit.folded_with == digest_of(names)) continue;
+    if (unit.folded_with == digest_of(names)) {
+      unit.seen_with = all;
+      continue;
+    }
     for (bool again = true; again;) {
       again = fold_unit(unit, constants, names);
       again = resolve_statements(unit) || again;
@@ -264,6 +268,7 @@ bool write_out_known(std::vector<Unit>& units) {
       any = any || again;
     }
     unit.folded_with = digest_of(names);
+    unit.seen_with = all;
   }
   any = std::erase_if(units, is_asserted) > 0 || any;
   any = drop_unread_static_members(units) || any;

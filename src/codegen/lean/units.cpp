@@ -243,7 +243,7 @@ void Unit::set_text(std::string text) {
   text_ = std::make_unique<std::string>(std::move(text));
   source_ = std::make_unique<Source>(*text_);
   heads_.reset();
-  folded_with = 0;
+  folded_with = seen_with = 0;
 }
 
 const std::vector<Head>& Unit::heads() const {
