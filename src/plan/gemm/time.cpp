@@ -19,7 +19,6 @@ constexpr double kMemory = 0.93;         // of the bandwidth of the data sheet i
 constexpr double kStart = 3e-6;          // seconds until the first stage is there, and after the last store
 constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the chain's
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
-constexpr double kWritesI32 = 1.75;      // cuBLASLt takes that much longer for i8, whose products it writes as i32
 constexpr int kStoreInstructions =
     12;  // for each element beside the chain's own: conversions, shared memory, addresses
 
@@ -49,8 +48,7 @@ class Estimate {
 
   double apart() const {
     const double product_bytes = elements_ * products_ * (size_of(made_.factor) == 2 ? 2 : 4);
-    const double product =
-        std::max(best_tiling() * (made_.factor == DType::i8 ? kWritesI32 : 1), memory(factor_bytes_ + product_bytes));
+    const double product = std::max(best_tiling(), memory(factor_bytes_ + product_bytes));
     const double chain = std::max(memory(product_bytes + operand_bytes_ + result_bytes_),
                                   elements_ * instructions_ / kInstructions / machine_.multiprocessors);
     return kStart + product + kSecondStart + kSecondLaunch + chain;
