@@ -155,11 +155,20 @@ std::string ChainWriter::cast(const Node& node) {
 
 namespace {
 
-// Beside the results that are stored in its type.
-bool is_used(const ir::Program& program, Value value) {
-  return std::ranges::any_of(program.nodes(), [&](const Node& node) {
-    return std::find(node.args.begin(), node.args.begin() + node.arity(), value) != node.args.begin() + node.arity();
-  });
+// Casts that are nothing but the rounding of stores: no operation has them, and no result of another type.
+std::vector<bool> casts_of_stores(const ir::Program& program, const plan::KernelClass& kernel) {
+  std::vector<bool> found(program.nodes().size(), false);
+  const auto stored = [&](std::size_t i) { return plan::stored_value(program, i, kernel.outputs[i].dtype); };
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    const Value value = program.results()[i].value;
+    if (stored(i) != value) found[static_cast<std::size_t>(value)] = true;
+  }
+  for (std::size_t i = 0; i < program.results().size(); ++i) found[static_cast<std::size_t>(stored(i))] = false;
+  for (const Node& node : program.nodes()) {
+    for (int k = 0; k < node.arity(); ++k)
+      found[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])] = false;
+  }
+  return found;
 }
 
 }  // namespace
@@ -174,17 +183,16 @@ std::string write_chain(const ir::Program& program, const plan::KernelClass& ker
   for (std::size_t i = 0; i < program.scalars().size(); ++i) parameters.push_back("Real " + scalar_name(program, i));
   for (const Value value : counts_of(program)) parameters.push_back("Real " + count_name(value));
   std::string results;
-  std::vector<bool> left_out(program.nodes().size(), false);
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const Value value = program.results()[i].value;
     const Value stored = plan::stored_value(program, i, kernel.outputs[i].dtype);
     parameters.push_back(fmt::format("{}& {}", type_of(program.kind(value, input_kinds)), output_name(program, i)));
     results += fmt::format("  {} = {};\n", output_name(program, i), writer.reference(stored));
-    if (stored != value) left_out[static_cast<std::size_t>(value)] = !is_used(program, value);
   }
   std::string out = "// The chain, for one element.\n";
   out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", fmt::join(parameters, ", "));
   const auto computed = plan::computed_values(program);  // not those of which only the shape counts
+  const std::vector<bool> left_out = casts_of_stores(program, kernel);
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
     if (!computed[i] || !ir::is_computed(node.op) || left_out[i]) continue;

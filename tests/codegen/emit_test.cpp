@@ -41,6 +41,21 @@ TEST(Source, HoldsOnlyWhatTheChainNeeds) {
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 280);
 }
 
+// A cast to the type of a result is what storing does. It stays where another result, or an operation, has it.
+TEST(Source, HasNoCastThatIsTheStore) {
+  const auto chain = [](const char* text, const std::vector<DType>& results) {
+    const Epilogue tail = Epilogue::parse(text);
+    const TensorView x(nullptr, DType::f32, {6, 10});
+    std::vector<OutputView> outputs;
+    for (const DType type : results) outputs.emplace_back(nullptr, type, Dims{6, 10});
+    return Inspection(tail, outputs, std::span(&x, 1)).cuda();
+  };
+  EXPECT_FALSE(has(chain("cast(tanh(x), f16)", {DType::f16}), "round_to"));
+  EXPECT_TRUE(has(chain("cast(tanh(x), f16)", {DType::bf16}), "round_to"));
+  EXPECT_TRUE(has(chain("y = cast(tanh(x), f16); return y, (y)", {DType::f16, DType::f32}), "round_to"));
+  EXPECT_TRUE(has(chain("y = cast(tanh(x), f16); return y, y * 2", {DType::f16, DType::f16}), "round_to"));
+}
+
 TEST(Source, NamesOfUsersMeetNothing) {
   // Keywords, macros, names of the prelude and of the skeleton.
   for (const char* name : {"float", "int", "return_", "Real", "Index", "p", "e", "t0", "chain", "Params", "__CUDACC__",

@@ -17,6 +17,8 @@ constexpr Types kTypes[] = {{DType::bf16, DType::bf16, DType::bf16},    {DType::
                             {DType::bf16, DType::f32, DType::f32},      {DType::f8e4m3, DType::bf16, DType::bf16},
                             {DType::f8e5m2, DType::f16, DType::f8e5m2}, {DType::i8, DType::f32, DType::i8}};
 
+constexpr std::int64_t kDepth = 4096;  // enough that one kernel is the shorter way with any of the chains
+
 // A shape that each tile is chosen for.
 struct Shape {
   std::int64_t rows, columns;
@@ -51,7 +53,7 @@ TEST_P(GemmCode, HasNoSpill) {
       const bool is_usual = types.factor == types.result && size_of(types.factor) == 2;
       const Epilogue tail = Epilogue::parse(chain);
       const auto factor = [&](std::int64_t rows) {
-        return TensorView(nullptr, types.factor, {rows, 256}, transposed ? Dims{1, rows} : Dims{256, 1});
+        return TensorView(nullptr, types.factor, {rows, kDepth}, transposed ? Dims{1, rows} : Dims{kDepth, 1});
       };
       std::vector<TensorView> inputs;
       for (const std::string& name : tail.inputs()) {
