@@ -124,6 +124,9 @@ class DryRun(unittest.TestCase):
     def test_view_operands(self):
         self.assertIn("rope of halves f32: ", self.dry("view-operands"))
 
+    def test_products(self):
+        self.assertIn("silu(a) * b i8: ", self.dry("products"))
+
     def test_kernelbench(self):
         found = self.dry("kernelbench")
         self.assertIn("99_rebuilt", found)

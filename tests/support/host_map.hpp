@@ -10,7 +10,7 @@ struct HostMap {
   int box[3];
   int swizzle;
   int bytes;  ///< of an element
-  int late;  ///< when copies by it, and products of the launch, are done
+  int late;   ///< when copies by it, and products of the launch, are done
 };
 static_assert(sizeof(HostMap) <= 128);
 

@@ -15,7 +15,7 @@ class ProductCase {
  public:
   enum class Drawn {
     any_layout,  ///< all types, gaps between elements, any extents
-    for_tiles,   ///< types that tensor cores multiply, in rows that TMA copies, larger extents, one product or two of one left factor
+    for_tiles,  ///< types that tensor cores multiply, in rows that TMA copies, larger extents, one product or two of one left factor
   };
   ProductCase(std::uint64_t seed, Drawn drawn);
   ~ProductCase();
