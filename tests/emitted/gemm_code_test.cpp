@@ -1,6 +1,7 @@
 // Machine code of products that host a chain: NVRTC compiles every tile with chains from none to ten operations, without a spill.
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,24 +25,25 @@ struct Shape {
   std::int64_t rows, columns;
   const char* tile;
 };
+void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.tile; }
 constexpr Shape kShapes[] = {{16'896, 256, "128 x 256, shared"},
                              {16'896, 128, "128 x 128, warp groups take turns"},
                              {128, 16'896, "128 x 128, shared"}};
 
 // Operands go by their names: x is the left factor, w and v are right ones, b varies along columns, c along rows, r and s along both.
-constexpr const char* kChains[] = {
+const std::vector<std::string> kChains = {
     "linear(x, w)",
     "relu(linear(x, w, b))",
     "gelu(linear(x, w, b)) + r",
     "(linear(x, w) * c + b) * r + s",
     "y = linear(x, w); sigmoid(tanh(silu(y + b) * 0.5) + exp(c)) * mish(r) - softplus(y * 2)",
 };
-constexpr const char* kGatedChains[] = {
+const std::vector<std::string> kGatedChains = {
     "silu(linear(x, w)) * linear(x, v)",
     "gelu(linear(x, w, b)) * (linear(x, v) + c) * r + s",
 };
 
-class GemmCode : public testing::TestWithParam<std::tuple<Shape, const char*>> {};
+class GemmCode : public testing::TestWithParam<std::tuple<Shape, std::string>> {};
 
 TEST_P(GemmCode, HasNoSpill) {
   const auto& [shape, chain] = GetParam();
