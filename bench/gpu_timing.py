@@ -189,18 +189,18 @@ def capture(run, sets, launches):
     return graph
 
 
-def sample(graphs, seconds, flush=None):
+def sample(graphs, seconds, flush=None, leader="copy"):
     """Seconds of each graph's replays, in turns of changing order: whoever follows a copy finds its results in the L2 cache, still to be written
-    (1 % of what only reads). An untimed replay leads each batch, so that the GPU never waits. The graph `flush`
+    (1 % of what only reads). An untimed replay of the leader leads each batch, so that the GPU never waits. The graph `flush`
     is replayed before each timed one, where the buffers are too small to displace each other from the L2 cache."""
     times, order = collections.defaultdict(list), random.Random(1)
     for graph in graphs.values():
         graph.replay()
         wait("a first replay")
     start = time.monotonic()
-    while len(times["copy"]) < FEWEST_SAMPLES or time.monotonic() - start < seconds:
+    while len(times[leader]) < FEWEST_SAMPLES or time.monotonic() - start < seconds:
         events = []
-        graphs["copy"].replay()
+        graphs[leader].replay()
         for name in [name for _ in range(BATCH) for name in order.sample(list(graphs), len(graphs))]:
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             if flush:

@@ -15,6 +15,7 @@ import pathlib
 import subprocess
 import sys
 
+import plans
 import pointwise_cases
 import record
 import reductions_cases
@@ -125,8 +126,7 @@ def measured(tool, group, chain, operands, names, dtype):
     if refused:
         return found | {"refused": refused}
     plan = report["plan"]
-    # What blocks leave for each other is written once and read once.
-    moved = plan["bytes_read"] + plan["bytes_read_again"] + plan["bytes_written"] + 2 * plan["workspace_bytes"]
+    moved = plans.moved_bytes(plan)
     least = least_bytes(report, dtype)
     reads = [operand["name"] for operand in report["gradient"]["operands"] if operand["source"] != "shape"]
     return found | {

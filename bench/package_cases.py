@@ -1,4 +1,5 @@
-"""What bench/gradients.py and bench/view_operands.py share: cases of the Python package beside a copy, eager PyTorch and torch.compile."""
+"""What bench/gradients.py, bench/view_operands.py and bench/products.py share: cases of the Python package beside a copy or a bare product, eager PyTorch and
+torch.compile."""
 import dataclasses
 import importlib.util
 import re
@@ -18,6 +19,10 @@ class Case:
     shapes: dict  # operand -> shape, in the order of `function`
     function: typing.Callable  # the same with PyTorch
     wrt: tuple = ()  # of a backward pass: the operands whose gradients are asked for
+
+    def text(self, _dtype):
+        """The chain for operands of a type."""
+        return self.chain
 
     def operands(self, dtype):
         """Random ones."""
@@ -56,12 +61,16 @@ def timed(contestants, traffic, sets, seconds, problems):
             "sets": sets, "problems": problems}
 
 
-def outcome(found):
-    """One line for people."""
+def line_of_record(first, found, last):
+    """One line for people: what the ratios are multiples of, and what the plan says."""
     if "error" in found:
         return "FAILED: " + found["error"]
-    parts = [f"copy {found['seconds']['copy'] * 1e6:.1f} µs"] + [f"{name} {ratio:.3f}" for name, ratio in found["ratio"].items()]
-    return ", ".join(parts + [f"{name}: {text[:160]}" for name, text in found["problems"].items()]) + f"; {found['schedule']}"
+    parts = [first(found["seconds"])] + [f"{name} {ratio:.3f}" for name, ratio in found["ratio"].items()]
+    return ", ".join(parts + [f"{name}: {text[:160]}" for name, text in found["problems"].items()]) + f"; {found[last][:120]}"
+
+
+def outcome(found):
+    return line_of_record(lambda seconds: f"copy {seconds['copy'] * 1e6:.1f} µs", found, "schedule")
 
 
 def dry_run(items, line_of):
@@ -69,17 +78,20 @@ def dry_run(items, line_of):
     failed, is_there = 0, importlib.util.find_spec("epifuse")
     for case, dtype in items:
         try:
-            print(f"{case.name} {dtype}: {line_of(case, dtype) if is_there else case.chain}", flush=True)
+            print(f"{case.name} {dtype}: {line_of(case, dtype) if is_there else case.text(dtype)}", flush=True)
         except (ValueError, RuntimeError) as problem:
             failed += 1
             print(f"{case.name} {dtype}: FAILED: {gpu_timing.first_line(problem)}", flush=True)
     return session.FAILED if failed else session.DONE
 
 
-def main(script, doc, cases, *, record_of, run, warm, line_of, use_torch):
-    """`warm` runs a case once under torch.compile, which keeps on disk what it compiled."""
+def main(script, doc, cases, *, record_of, run, warm, line_of, use_torch, dtypes=DTYPES, outcome=outcome, more_options=lambda parser: None):
+    """`cases` are those of every type, or a function that gives those of one. `warm` runs a case once under torch.compile, which keeps on disk what it
+    compiled."""
 
     def chosen(options):
+        if callable(cases):
+            return [(case, dtype) for dtype in options.dtypes for case in cases(dtype) if re.search(options.cases, case.name)]
         return [(case, dtype) for case in cases if re.search(options.cases, case.name) for dtype in options.dtypes]
 
     def compile_ahead(items, options):
@@ -95,11 +107,12 @@ def main(script, doc, cases, *, record_of, run, warm, line_of, use_torch):
     bench = session.Bench(script=script, chosen=chosen, record_of=record_of, run=run, outcome=outcome, compile_ahead=compile_ahead,
                           use_torch=use_torch)
     parser = session.parser(doc, f"{bench.suite}.json")
-    parser.add_argument("--dtypes", type=session.listed, default=list(DTYPES), help=f"of {','.join(DTYPES)}")
+    parser.add_argument("--dtypes", type=session.listed, default=list(dtypes), help=f"of {','.join(dtypes)}")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
+    more_options(parser)
     options = session.parsed(parser)
     if options.list:
         for case, dtype in chosen(options):
-            print(f"{case.name} {dtype}: {case.chain}")
+            print(f"{case.name} {dtype}: {case.text(dtype)}")
         return session.DONE
     return session.main(bench, options, lambda options: dry_run(chosen(options), line_of))

@@ -24,6 +24,11 @@ def describe_plan(tail, results, inputs, architecture, bandwidth):
     return plan
 
 
+def moved_bytes(plan):
+    """By the report of `epifuse dump --json`. What blocks leave for each other is written once and read once."""
+    return plan["bytes_read"] + plan["bytes_read_again"] + plan["bytes_written"] + 2 * plan["workspace_bytes"]
+
+
 def limit_of(plan):
     """Blocks in all and in flight, and what bounds those: registers, shared memory, threads."""
     parts = [f"{plan['blocks']} blocks of {plan['threads']} threads"]

@@ -10,16 +10,16 @@ Operands are random. Results are compared with PyTorch's in f64 first; what is w
 replayed in turn; medians. PyTorch calls cuBLASLt's first choice for a product. ./dev bench products runs this, with what it needs.
 """
 import dataclasses
-import importlib.util
-import re
+import functools
 import statistics
 import sys
 import typing
 import zlib
 
 import gpu_timing
-import session
-from gpu_timing import Torch, Wrong, bytes_of, difference, torch_dtype, wait
+import package_cases
+from gpu_timing import Torch, bytes_of, torch_dtype, wait
+from package_cases import worst_of
 
 torch = functional = None  # set by use_torch()
 
@@ -123,27 +123,35 @@ def product(dtype):
     return lambda x, w: x @ w.t()
 
 
+def of_torch(case, dtype):
+    """PyTorch's functions of the operands: product and chain, and the product alone."""
+    multiply = product(dtype)
+    factors = ["x", "w", "s"] if dtype in NARROW else ["x", "w"]
+
+    def alone(operands):
+        return multiply(*[operands[name] for name in factors])
+
+    def both(operands):
+        made = alone(operands)
+        made = (made * operands["s"]).to(torch.bfloat16) if dtype == "i8" else made
+        return case.chain.function(made, *[operands[name] for name in case.chain.operands])
+
+    return both, alone
+
+
 def contestants_of(case, dtype, tail, sets, options):
     import epifuse
 
-    more = list(case.chain.operands)
-    factors = ["x", "w", "s"] if dtype in NARROW else ["x", "w"]
-    multiply = product(dtype)
     # Of i8 the product is i32, which the chain scales.
     behind = epifuse.compile(case.chain.behind.format(p="p") if dtype != "i8" else "q = cast(p * s, bf16); " + case.chain.behind.format(p="q"))
-    used = [*more, "s"] if dtype == "i8" else more
+    by_torch, multiply = of_torch(case, dtype)
 
     def apart(operands):
-        known = {"p": multiply(*[operands[name] for name in factors])} | {name: operands[name] for name in used}
+        known = operands | {"p": multiply(operands)}
         return behind(*[known[name] for name in behind.inputs])
 
-    def by_torch(operands):
-        made = multiply(*[operands[name] for name in factors])
-        made = (made * operands["s"]).to(torch.bfloat16) if dtype == "i8" else made
-        return case.chain.function(made, *[operands[name] for name in more])
-
     made = {
-        "copy": Torch(lambda operands: multiply(*[operands[name] for name in factors]), sets),  # the bare product leads each batch
+        "product": Torch(multiply, sets),
         "epifuse": Torch(lambda operands: tail(*[operands[name] for name in tail.inputs]), sets),
     }
     if case.chain.name != "bare":
@@ -176,21 +184,18 @@ def run_case(item, options):
     found = tail(*[sets[0][0][name] for name in tail.inputs])
     wait("EpiFuse's kernel")
     result = dtype if dtype not in NARROW else "bf16"
-    error, absolute = difference(found, exact(case, dtype, sets[0][0]), result)
-    if error > RIGHT.get(dtype, 1):
-        raise Wrong(f"the result is wrong: off by {absolute:.3g}, {error:.3g} times the tolerance")
+    error = worst_of(["the result"], [found], [exact(case, dtype, sets[0][0])], result, RIGHT.get(dtype, 1))
     del found
     torch.cuda.empty_cache()
     problems, launches = {}, LAUNCHES * len(sets)
     graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options), len(sets), launches, problems)
-    times = gpu_timing.sample(graphs, options.seconds)
+    times = gpu_timing.sample(graphs, options.seconds, leader="product")
     seconds = {name: statistics.median(values) / launches for name, values in times.items()}
-    seconds["product"] = seconds.pop("copy")
     torch._dynamo.reset()
     ratio = {name: value / seconds["product"] for name, value in seconds.items() if name != "product"}
     flops = 2 * case.rows * case.depth * case.columns
-    return record_of(item) | {"error_in_tolerances": error, "plan": first_lines(tail.plan(*described(case, dtype, tail)).text()), "flops": flops,
-                              "seconds": seconds, "ratio": ratio, "samples": len(times["copy"]), "problems": problems}
+    return record_of(item) | {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": flops,
+                              "seconds": seconds, "ratio": ratio, "samples": len(times["product"]), "problems": problems}
 
 
 def record_of(item):
@@ -199,81 +204,38 @@ def record_of(item):
             "target": FACTOR}
 
 
-def described(case, dtype, tail):
-    """The operands as a dry run names them."""
+def line_of(case, dtype):
+    """What the plan says of the product: one kernel and its tile, or why not."""
+    import epifuse
+
+    tail = epifuse.compile(case.text(dtype))
     kinds = {"x": dtype, "w": dtype, "s": "f32"}
     shapes = case.shapes() | {"s": (case.columns if dtype == "i8" else 1,)}
     other = "bf16" if dtype in NARROW else dtype
-    return [f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs]
-
-
-def first_lines(text):
-    """What the plan says of the product: one kernel and its tile, or why not."""
-    return " ".join(line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith(("product", "tile")))
+    plan = tail.plan(*(f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs))
+    return " ".join(line.split(maxsplit=1)[1] for line in plan.text().splitlines() if line.startswith(("product", "tile")))
 
 
 # ---- all of them
 
 
-def chosen(options):
-    return [
-        (case, dtype)
-        for dtype in options.dtypes
-        for case in CASES
-        if re.search(options.cases, case.name) and (dtype == "bf16" or case.chain.name in FOR_NARROW or (dtype == "f8e4m3" and case in FEWEST))
-    ]
+def cases_of(dtype):
+    wanted = {"bf16": CASES, "f8e4m3": [case for case in CASES if case.chain.name in FOR_NARROW or case in FEWEST]}
+    return wanted.get(dtype, [case for case in CASES if case.chain.name in FOR_NARROW])
 
 
-def compile_ahead(items, options):
-    """torch.compile keeps on disk what it compiled."""
-    for case, dtype in items if not options.no_compile and not options.autotune else []:
-        contestant = contestants_of(case, dtype, None, [(case.operands(dtype),)], options).get("compile")
-        if contestant:
-            contestant(0)
-        torch.cuda.synchronize()
-        torch._dynamo.reset()
-        torch.cuda.empty_cache()
+def warm(item):
+    case, dtype = item
+    if case.chain.name != "bare":
+        by_torch, _ = of_torch(case, dtype)
+        torch.compile(by_torch, dynamic=False)(case.operands(dtype))
 
 
-def outcome(found):
-    if "error" in found:
-        return "FAILED: " + found["error"]
-    parts = [f"product {found['seconds']['product'] * 1e3:.4f} ms"] + [f"{name} {ratio:.3f}" for name, ratio in found["ratio"].items()]
-    return ", ".join(parts + [f"{name}: {text[:160]}" for name, text in found["problems"].items()]) + f"; {found['plan'][:120]}"
-
-
-def dry_run(options):
-    """A line about each case: its plan, or its chain where the package cannot be imported."""
-    failed, is_there = 0, importlib.util.find_spec("epifuse")
-    for case, dtype in chosen(options):
-        said = case.text(dtype)
-        if is_there:
-            import epifuse
-
-            try:
-                tail = epifuse.compile(said)
-                said = first_lines(tail.plan(*described(case, dtype, tail)).text())
-            except (ValueError, RuntimeError) as problem:
-                failed += 1
-                said = f"FAILED: {gpu_timing.first_line(problem)}"
-        print(f"{case.name} {dtype}: {said}", flush=True)
-    return session.FAILED if failed else session.DONE
-
-
-def main():
-    bench = session.Bench(script=__file__, chosen=chosen, record_of=record_of, run=run_case, outcome=outcome, compile_ahead=compile_ahead,
-                          use_torch=use_torch)
-    parser = session.parser(__doc__, "products.json")
-    parser.add_argument("--dtypes", type=session.listed, default=list(DTYPES), help=f"of {','.join(DTYPES)}")
-    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
+def more_options(parser):
     parser.add_argument("--autotune", action="store_true", help="torch.compile's max-autotune too, a minute or more for each case")
-    options = session.parsed(parser)
-    if options.list:
-        for case, dtype in chosen(options):
-            print(f"{case.name} {dtype}: {case.text(dtype)}")
-        return session.DONE
-    return session.main(bench, options, dry_run)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    outcome = functools.partial(package_cases.line_of_record, lambda seconds: f"product {seconds['product'] * 1e3:.4f} ms", last="plan")
+    sys.exit(package_cases.main(__file__, __doc__, cases_of, record_of=record_of, run=run_case, warm=warm, line_of=line_of,
+                                use_torch=use_torch, dtypes=DTYPES, outcome=outcome, more_options=more_options))

@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 
+import plans
 import pointwise_cases
 import record
 import sass
@@ -82,8 +83,7 @@ def measured(tool, name, chain, architecture):
     plan = json.loads(dumped(tool, chain, architecture, "plan", "--json"))["plan"]
     sizes = pointwise_cases.ITEM_BYTES
     least = sum(math.prod(one["shape"]) * sizes[one["dtype"]] for one in plan["operands"])
-    # What blocks leave for each other is written once and read once.
-    moved = plan["bytes_read"] + plan["bytes_read_again"] + plan["bytes_written"] + 2 * plan["workspace_bytes"]
+    moved = plans.moved_bytes(plan)
     results = [one for one in plan["operands"] if one["name"] not in operands_of(chain)]
     full = sum(sizes[one["dtype"]] for one in results if math.prod(one["shape"]) == ROWS * COLUMNS)
     of_a_thread = plan["elements_per_access"] * plan["steps"]
