@@ -254,15 +254,24 @@ struct Multiplier {
     if (lane < kCluster) arrive_at(barriers.empty(stage), static_cast<unsigned>(lane));
   }
 
+  struct Matrices {
+    unsigned long long left, right;
+  };
+  // The descriptors of this group's factors in the stage whose turn it is, once it is there.
+  __device__ __forceinline__ Matrices arrived_stage() const {
+    const unsigned left = shared + ring.at * kStageBytes + (kTakesTurns ? 0 : group * kGroupRows * 128);
+    const unsigned right = shared + ring.at * kStageBytes + kLeftBytes;
+    const Matrices matrices = {describe_matrix(left, kLeftTransposed ? 8192 : 16, 1024),
+                               describe_matrix(right, kRightTransposed ? 8192 : 16, 1024)};
+    wait_barrier(barriers.full(ring.at), ring.parity);
+    return matrices;
+  }
+
 //@if kPromotes
   // A stage's products, of 64 rows and kInstructionN columns at a time, in sums of their own. While one group adds them, the other's are computed. They
   // stay in the same registers throughout: with fresh ones for each part ptxas spilled 64 of them.
   __device__ __forceinline__ void multiply_stage(Sum (&stage)[kInstructionN / 2], bool begins) {
-    const unsigned left = shared + ring.at * kStageBytes + (kTakesTurns ? 0 : group * kGroupRows * 128);
-    const unsigned right = shared + ring.at * kStageBytes + kLeftBytes;
-    const unsigned long long left_matrix = describe_matrix(left, 16, 1024);
-    const unsigned long long right_matrix = describe_matrix(right, 16, 1024);
-    wait_barrier(barriers.full(ring.at), ring.parity);
+    const auto [left_matrix, right_matrix] = arrived_stage();
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
@@ -285,7 +294,6 @@ struct Multiplier {
   }
 
   __device__ __forceinline__ void multiply_tile() {
-    if (kTakesTurns) wait_for_turn(group);
     Sum stage[kInstructionN / 2];
     begin_sums(stage);
     multiply_stage(stage, true);
@@ -297,16 +305,11 @@ struct Multiplier {
       release(ring.at);
       ring.next();
     }
-    if (kTakesTurns) give_turn(1 - group);
   }
 
 //@else
   __device__ __forceinline__ void multiply_stage(bool begins) {
-    const unsigned left = shared + ring.at * kStageBytes + (kTakesTurns ? 0 : group * kGroupRows * 128);
-    const unsigned right = shared + ring.at * kStageBytes + kLeftBytes;
-    const unsigned long long left_matrix = describe_matrix(left, kLeftTransposed ? 8192 : 16, 1024);
-    const unsigned long long right_matrix = describe_matrix(right, kRightTransposed ? 8192 : 16, 1024);
-    wait_barrier(barriers.full(ring.at), ring.parity);
+    const auto [left_matrix, right_matrix] = arrived_stage();
     begin_products();
 #pragma unroll
     for (int byte = 0; byte < 128; byte += 32) {

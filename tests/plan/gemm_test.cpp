@@ -7,7 +7,7 @@
 
 #include <epifuse/epifuse.hpp>
 
-#include "plan/gemm/time.hpp"
+#include "plan/gemm/inside.hpp"
 
 namespace epifuse::plan {
 namespace {

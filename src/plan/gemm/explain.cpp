@@ -4,8 +4,7 @@
 
 #include "base/text.hpp"
 #include "plan/explain.hpp"
-#include "plan/gemm/gemm.hpp"
-#include "plan/gemm/time.hpp"
+#include "plan/gemm/inside.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse::plan {
@@ -22,13 +21,12 @@ std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::P
       "a value for each row: registers, once for each tile"};
   const GemmClass& made = plan.gemm_class;
   const GemmTile& tile = made.tile;
-  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in {}\n", to_string(made.factor),
-                                plan.rows, plan.depth, to_string(made.factor), plan.columns, plan.depth,
-                                plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
+  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in {}{}\n",
+                                to_string(made.factor), plan.rows, plan.depth, to_string(made.factor), plan.columns,
+                                plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
                                 made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "",
-                                made.factor == DType::i8 ? "i32"
-                                : made.promotes()        ? fmt::format("f32, of {} numbers at a time", made.depth())
-                                                         : "f32");
+                                to_string(made.sums()),
+                                made.promotes() ? fmt::format(", of {} numbers at a time", made.depth()) : "");
   out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
                      tile.cluster);
   const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;

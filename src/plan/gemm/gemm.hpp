@@ -74,6 +74,8 @@ struct GemmClass {
   int count(GemmRole role) const;
   /// Of a tile, in numbers: 128 bytes, a row of the swizzle.
   int depth() const { return 128 / static_cast<int>(size_of(factor)); }
+  /// Of sums: i32 of i8, else f32.
+  DType sums() const { return factor == DType::i8 ? DType::i32 : DType::f32; }
   /// Whether the sums of each tile along the depth are added in f32: tensor cores keep few bits of sums of 8-bit floating-point numbers.
   bool promotes() const { return factor == DType::f8e4m3 || factor == DType::f8e5m2; }
   /// Columns of one instruction. Sums that are taken out need registers beside the others.

@@ -45,8 +45,12 @@ struct Inside {
   ProductTimes times;
 };
 
-/// The kernel, or why products and the chain run one after the other: a sentence. One kernel that would take longer than the two is none. Throws Error(invalid_argument) for what does not fit.
+/// The kernel, or why products and the chain run one after the other: a sentence. One kernel that would take longer than the two is none.
+/// Throws Error(invalid_argument) for what does not fit.
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine);
+
+/// The plan of one kernel for people.
+std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::Program& chain, const Machine& machine);
 
 }  // namespace epifuse::plan

@@ -19,8 +19,8 @@ constexpr double kMemory = 0.93;         // of the bandwidth of the data sheet i
 constexpr double kStart = 3e-6;          // seconds until the first stage is there, and after the last store
 constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the chain's
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
-constexpr int kStoreInstructions =
-    12;  // for each element beside the chain's own: conversions, shared memory, addresses
+// For each element beside the chain's own: conversions, shared memory, addresses.
+constexpr int kStoreInstructions = 12;
 
 class Estimate {
  public:
@@ -28,6 +28,7 @@ class Estimate {
       : plan_(plan), made_(plan.gemm_class), machine_(machine), products_(made_.count(GemmRole::product)) {
     factor_bytes_ = static_cast<double>(plan.batches * plan.depth * (plan.rows + products_ * plan.columns)) *
                     static_cast<double>(size_of(made_.factor));
+    stages_ = static_cast<double>(divide_up(plan.depth, made_.depth()));
     elements_ = static_cast<double>(plan.batches * plan.rows * plan.columns);
     result_bytes_ = elements_ * static_cast<double>(size_of(made_.result));
     operand_bytes_ = operand_bytes;
@@ -36,8 +37,7 @@ class Estimate {
 
   double inside() const {
     const GemmTile& tile = made_.tile;
-    const auto stages = static_cast<double>(divide_up(plan_.depth, made_.depth()));
-    const double products = stages * stage(tile.rows(), tile.columns, tile.cluster);
+    const double products = stages_ * stage(tile.rows(), tile.columns, tile.cluster);
     const double chain = tile.rows() * tile.columns / products_ * instructions_ / kInstructions;
     // One warp group's chain runs beside the other's products.
     const double of_a_tile = tile.takes_turns ? std::max(products, chain) : products + chain;
@@ -68,15 +68,14 @@ class Estimate {
   // cuBLASLt has tiles of all sizes, and cuts the depth where there are few of them.
   double best_tiling() const {
     static constexpr auto kTilings = std::to_array<std::array<int, 2>>({{128, 256}, {128, 128}, {64, 128}, {64, 64}});
-    const auto stages = static_cast<double>(divide_up(plan_.depth, made_.depth()));
     double best = 0;
     for (const auto& [rows, columns] : kTilings) {
-      const auto tiles = static_cast<double>(plan_.batches * divide_up(plan_.rows, rows) *
-                                             divide_up(plan_.columns * products_, columns));
-      const double spread = tiles / machine_.multiprocessors;
-      const double rounds =
-          spread < 1 ? std::max(spread, 1 / stages) : static_cast<double>(static_cast<std::int64_t>(spread + 0.999));
-      const double time = rounds * stages * stage(rows, columns, 1);
+      const std::int64_t tiles =
+          plan_.batches * divide_up(plan_.rows, rows) * divide_up(plan_.columns * products_, columns);
+      const double rounds = tiles < machine_.multiprocessors
+                                ? std::max(static_cast<double>(tiles) / machine_.multiprocessors, 1 / stages_)
+                                : static_cast<double>(divide_up(tiles, machine_.multiprocessors));
+      const double time = rounds * stages_ * stage(rows, columns, 1);
       if (best == 0 || time < best) best = time;
     }
     return best;
@@ -86,7 +85,7 @@ class Estimate {
   const GemmClass& made_;
   const Machine& machine_;
   int products_;
-  double factor_bytes_, elements_, result_bytes_, operand_bytes_;
+  double stages_, factor_bytes_, elements_, result_bytes_, operand_bytes_;
   int instructions_;
 };
 

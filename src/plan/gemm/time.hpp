@@ -1,8 +1,6 @@
 // How long a product takes that hosts its chain, and how long the two take apart: what decides whether they are one kernel. Called by inside.cpp.
 #pragma once
 
-#include <string>
-
 #include "ir/program.hpp"
 #include "plan/device/machine.hpp"
 #include "plan/gemm/gemm.hpp"
@@ -17,8 +15,5 @@ struct ProductTimes {
 
 /// `operand_bytes` are those of the chain's operands but its products, each element once.
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine);
-
-/// The plan for people.
-std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::Program& chain, const Machine& machine);
 
 }  // namespace epifuse::plan

@@ -29,14 +29,16 @@ int full_operands_by_element(const KernelClass& kernel, const Space& space) {
   double existing = 0;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     const Access access = kernel.inputs[i].access;
-    if (!is_full(space.inputs[i], space)) continue;
     const StridedOperand& strided = space.inputs[i];
-    const bool is_in_vectors = (access == Access::bounded && has_aligned_existing(strided, space)) ||
-                               (access == Access::gathered && has_one_index_per_row(strided, space));
-    if (access == Access::bounded && has_runs(strided, space) && !is_in_vectors)
+    const bool is_by_element = access == Access::strided ||
+                               (access == Access::bounded && !has_aligned_existing(strided, space)) ||
+                               (access == Access::gathered && !has_one_index_per_row(strided, space));
+    if (!is_by_element || !is_full(strided, space)) continue;
+    if (access == Access::bounded && has_runs(strided, space)) {
       existing += static_cast<double>(strided.existing) / static_cast<double>(strided.places);
-    else if (access == Access::strided || ((access == Access::bounded || access == Access::gathered) && !is_in_vectors))
+    } else {
       ++count;
+    }
   }
   return count + static_cast<int>(std::ceil(existing));
 }
