@@ -51,8 +51,7 @@ std::optional<Type> declared_at(const Source& source, std::size_t i) {
 std::optional<Type> type_of_name(const Source& source, Source::Range range, std::string_view name) {
   std::optional<Type> all;
   for (std::size_t i = range.first; i < range.last; ++i) {
-    const bool is_longer = i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "->") || source.is(i - 1, "::"));
-    if (!source.is(i, name) || is_longer) continue;
+    if (!source.is(i, name) || source.is_member(i)) continue;
     if (source.is(i - 1, "auto") || (source.is(i - 1, "&") && source.is(i - 2, "auto"))) return std::nullopt;
     const auto found = declared_at(source, i);
     if (!found) continue;

@@ -1,6 +1,7 @@
 // A name that two functions have, or that stands anywhere without a call, is nobody's: its entry says so.
 #include "codegen/lean/functions.hpp"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -36,6 +37,13 @@ std::vector<Function> functions_of(const std::vector<Unit>& units) {
   return functions;
 }
 
+void apply(Edits edits, std::vector<Unit>& units) {
+  for (auto& [unit, list] : edits) {
+    std::ranges::sort(list, {}, &Edit::begin);
+    units[unit].set_text(edited(units[unit].text(), list));
+  }
+}
+
 void drop_item(const Source& source, std::size_t open, std::size_t k, std::vector<Edit>& edits) {
   const auto items = source.items(open);
   if (k + 1 < items.size()) {
@@ -59,10 +67,6 @@ std::string_view name_of_parameter(const Source& source, Source::Range item) {
   if (last < item.first + 2 || !source.is_word(last - 1)) return {};
   if (last == item.first + 2 && source.is(item.first, "const")) return {};
   return source[last - 1].text;
-}
-
-bool is_member(const Source& source, std::size_t i) {
-  return i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "->") || source.is(i - 1, "::"));
 }
 
 }  // namespace epifuse::codegen::lean

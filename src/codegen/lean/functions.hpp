@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -24,11 +25,13 @@ struct Function {
 /// In the order in which they stand.
 std::vector<Function> functions_of(const std::vector<Unit>& units);
 
+/// Changes of several units, in any order.
+using Edits = std::map<std::size_t, std::vector<Edit>>;
+void apply(Edits edits, std::vector<Unit>& units);
+
 /// Of parameters and arguments: item k goes, with the comma behind it, or before the last.
 void drop_item(const Source& source, std::size_t open, std::size_t k, std::vector<Edit>& edits);
 /// The name that a parameter declares, if it has one: "const Row (&rows)[1]", "Index chunk", "class Stage = Other".
 std::string_view name_of_parameter(const Source& source, Source::Range item);
-/// Whether token i is a member's name or a qualified one.
-bool is_member(const Source& source, std::size_t i);
 
 }  // namespace epifuse::codegen::lean

@@ -2,8 +2,6 @@
 #include "codegen/lean/inline.hpp"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -71,12 +69,8 @@ class InPlace {
   }
 
   bool is_changed(std::string_view name) const {
-    constexpr auto kChange = std::to_array<std::string_view>({"=", "+=", "-=", "*=", "/=", "|=", "&=", "++", "--"});
     for (std::size_t i = body_.first; i < body_.last; ++i) {
-      if (!source_.is(i, name) || is_member(source_, i)) continue;
-      if (std::ranges::find(kChange, source_[i + 1].text) != kChange.end() || source_.is(i - 1, "++") ||
-          source_.is(i - 1, "--") || source_.is(i - 1, "&"))
-        return true;
+      if (source_.is(i, name) && !source_.is_member(i) && source_.is_changed(i)) return true;
     }
     return false;
   }
@@ -141,7 +135,7 @@ class InPlace {
   int mentions(std::string_view name, Range range) const {
     int found = 0;
     for (std::size_t i = range.first; i < range.last; ++i)
-      found += source_.is(i, name) && !is_member(source_, i) ? 1 : 0;
+      found += source_.is(i, name) && !source_.is_member(i) ? 1 : 0;
     return found;
   }
 
@@ -149,7 +143,7 @@ class InPlace {
   std::string text_with(Range range, const Arguments& arguments) const {
     std::vector<Edit> edits;
     for (std::size_t i = range.first; i < range.last; ++i) {
-      if (!source_.is_word(i) || is_member(source_, i)) continue;
+      if (!source_.is_word(i) || source_.is_member(i)) continue;
       const auto at = std::ranges::find(names_, source_[i].text);
       if (at == names_.end()) continue;
       std::string text = arguments.texts[static_cast<std::size_t>(at - names_.begin())];
@@ -189,7 +183,7 @@ class InPlace {
   // An argument alone, where any expression may stand.
   bool is_item(std::string_view name, Range range) const {
     for (std::size_t i = range.first; i < range.last; ++i) {
-      if (!source_.is(i, name) || is_member(source_, i)) continue;
+      if (!source_.is(i, name) || source_.is_member(i)) continue;
       const bool begins = source_.is(i - 1, "(") || source_.is(i - 1, ",");
       const bool ends = source_.is(i + 1, ")") || source_.is(i + 1, ",");
       if (!begins || !ends) return false;
@@ -244,7 +238,7 @@ class InPlace {
     std::set<std::string_view> of_arguments, of_caller, declared_by_caller;
     const std::size_t close = source[call.name + 1].match;
     for (std::size_t i = 0; i < source.size(); ++i) {
-      if (!source.is_word(i) || is_member(source, i)) continue;
+      if (!source.is_word(i) || source.is_member(i)) continue;
       (i > call.name && i < close ? of_arguments : of_caller).insert(source[i].text);
       if (may_be_declared(source, i) && !(i > call.name && i < close)) declared_by_caller.insert(source[i].text);
     }
@@ -252,7 +246,7 @@ class InPlace {
       if (of_caller.contains(name) && !is_global(name)) return true;
     }
     for (std::size_t i = body_.first; i < body_.last; ++i) {
-      if (!source_.is_word(i) || is_member(source_, i) || std::ranges::find(names_, source_[i].text) != names_.end())
+      if (!source_.is_word(i) || source_.is_member(i) || std::ranges::find(names_, source_[i].text) != names_.end())
         continue;
       if (may_be_declared(source_, i) && of_arguments.contains(source_[i].text) && !is_global(source_[i].text))
         return true;
@@ -277,7 +271,7 @@ class InPlace {
 }  // namespace
 
 bool write_in_place(std::vector<Unit>& units, std::string_view entry) {
-  std::map<std::size_t, std::vector<Edit>> changes;
+  Edits changes;
   std::set<std::size_t> gone;
   for (const Function& function : functions_of(units)) {
     if (!function.is_one || function.calls.empty() || function.name == entry || changes.contains(function.unit))
@@ -288,10 +282,7 @@ bool write_in_place(std::vector<Unit>& units, std::string_view entry) {
     for (auto& [unit, edit] : *edits) changes[unit].push_back(std::move(edit));
     gone.insert(function.unit);
   }
-  for (auto& [unit, list] : changes) {
-    std::ranges::sort(list, {}, &Edit::begin);
-    units[unit].set_text(edited(units[unit].text(), list));
-  }
+  apply(std::move(changes), units);
   for (auto unit = gone.rbegin(); unit != gone.rend(); ++unit)
     units.erase(units.begin() + static_cast<std::ptrdiff_t>(*unit));
   return !gone.empty();

@@ -109,8 +109,8 @@ void add_static_members(const std::vector<Unit>& units, KnownNames& names) {
     });
     // What varies elsewhere, and what members see without a type before it.
     for (std::size_t i = 0; i < source.size(); ++i) {
-      const bool is_qualified = i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "::") || source.is(i - 1, "->"));
-      if (source.is_word(i) && !is_qualified && !own.contains(i)) differ.insert("." + std::string(source[i].text));
+      if (source.is_word(i) && !source.is_member(i) && !own.contains(i))
+        differ.insert("." + std::string(source[i].text));
     }
   }
   for (const auto& [key, known] : found) {
@@ -125,8 +125,7 @@ bool drop_unread_static_members(std::vector<Unit>& units) {
   for (const Unit& unit : units) {
     const Source& source = unit.source();
     for (std::size_t i = 0; i < source.size(); ++i) {
-      const bool is_qualified = i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "->") || source.is(i - 1, "::"));
-      if (source.is_word(i) && (is_qualified || unit.kind == UnitKind::type)) ++mentioned[source[i].text];
+      if (source.is_word(i) && (source.is_member(i) || unit.kind == UnitKind::type)) ++mentioned[source[i].text];
     }
     if (unit.kind != UnitKind::type) continue;
     each_static_member(source, [&](std::size_t name, Source::Range) { ++declared[source[name].text]; });

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,9 +14,6 @@
 
 namespace epifuse::codegen::lean {
 namespace {
-
-// Edits of several units.
-using Edits = std::map<std::size_t, std::vector<Edit>>;
 
 // One function, its parameters and those of its template.
 class Parameters {
@@ -234,19 +230,16 @@ class Parameters {
   bool is_mentioned(std::string_view name, std::size_t first) const {
     int found = 0;
     for (std::size_t i = first; i < source_[function_.head.body].match; ++i) {
-      if (source_.is(i, name) && !is_member(source_, i)) ++found;
+      if (source_.is(i, name) && !source_.is_member(i)) ++found;
     }
     return found > 1;
   }
 
   bool is_assigned(std::string_view name) const {
     for (std::size_t i = function_.head.body; i < source_[function_.head.body].match; ++i) {
-      if (!source_.is(i, name) || is_member(source_, i)) continue;
-      const std::string_view after = source_[i + 1].text, before = source_[i - 1].text;
-      const bool assigns = after == "=" || after == "+=" || after == "-=" || after == "++" || after == "--" ||
-                           before == "++" || before == "--" || before == "&" || after == "*=" || after == "/=";
-      const bool declares = source_.is_word(i - 1) && before != "return" && before != "else";
-      if (assigns || declares) return true;
+      if (!source_.is(i, name) || source_.is_member(i)) continue;
+      const bool declares = source_.is_word(i - 1) && !source_.is(i - 1, "return") && !source_.is(i - 1, "else");
+      if (source_.is_changed(i) || declares) return true;
     }
     return false;
   }
@@ -255,7 +248,7 @@ class Parameters {
   void substitute(const std::string& name, const std::string& by, std::size_t first, Edits& edits) const {
     for (std::size_t i = first > function_.head.body ? function_.head.body : source_[first].match;
          i < source_[function_.head.body].match; ++i) {
-      if (source_.is(i, name) && !is_member(source_, i))
+      if (source_.is(i, name) && !source_.is_member(i))
         edits[function_.unit].push_back({source_[i].begin, source_[i].end, by});
     }
   }
@@ -296,11 +289,9 @@ bool drop_some(std::vector<Unit>& units) {
     if (!edits || meet(all, *edits)) continue;
     for (auto& [unit, list] : *edits) std::ranges::move(list, std::back_inserter(all[unit]));
   }
-  for (auto& [unit, list] : all) {
-    std::ranges::sort(list, {}, &Edit::begin);
-    units[unit].set_text(edited(units[unit].text(), list));
-  }
-  return !all.empty();
+  const bool any = !all.empty();
+  apply(std::move(all), units);
+  return any;
 }
 
 }  // namespace

@@ -92,8 +92,7 @@ class Statements {
     const Range body{source_.next(close), end};
     for (std::size_t at = body.first; at < body.last; ++at) {
       const bool leaves = source_.is(at, "break") || source_.is(at, "continue");
-      const bool assigns = source_.is(at, name) && (source_.is(at + 1, "=") || source_.is(at + 1, "+=") ||
-                                                    source_.is(at - 1, "++") || source_.is(at - 1, "&"));
+      const bool assigns = source_.is(at, name) && source_.is_changed(at);
       const bool declares = source_.is(at, name) && source_.is_word(at - 1) && !source_.is(at - 1, "return");
       if (leaves || assigns || declares) return std::nullopt;
     }
@@ -141,8 +140,7 @@ class Statements {
     std::string out;
     std::size_t at = source_[range.first].begin;
     for (std::size_t i = range.first; i < range.last && !replacement.name.empty(); ++i) {
-      const bool is_member = source_.is(i - 1, ".") || source_.is(i - 1, "->") || source_.is(i - 1, "::");
-      if (!source_.is(i, replacement.name) || is_member) continue;
+      if (!source_.is(i, replacement.name) || source_.is_member(i)) continue;
       out += unit_.text().substr(at, source_[i].begin - at);
       out += replacement.by;
       at = source_[i].end;

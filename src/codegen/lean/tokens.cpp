@@ -142,6 +142,12 @@ std::string_view Source::between(Range range) const {
   return text_.substr(tokens_[range.first].begin, tokens_[range.last - 1].end - tokens_[range.first].begin);
 }
 
+bool Source::is_changed(std::size_t i) const {
+  constexpr auto kBehind = std::to_array<std::string_view>({"=", "+=", "-=", "*=", "/=", "|=", "&=", "++", "--"});
+  return (i + 1 < size() && std::ranges::find(kBehind, tokens_[i + 1].text) != kBehind.end()) ||
+         (i > 0 && (is(i - 1, "++") || is(i - 1, "--") || is(i - 1, "&")));
+}
+
 std::size_t Source::call_of(std::size_t word) const {
   std::size_t i = word + 1;
   if (is(i, "<") && tokens_[i].match > i) i = tokens_[i].match + 1;

@@ -45,6 +45,10 @@ class Source {
     return i < size() && !text.empty() && tokens_[i].text.front() == text.front() && tokens_[i].text == text;
   }
   bool is_word(std::size_t i) const { return i < size() && tokens_[i].kind == Kind::word; }
+  /// Whether token i is a member's name or a qualified one.
+  bool is_member(std::size_t i) const { return i > 0 && (is(i - 1, ".") || is(i - 1, "->") || is(i - 1, "::")); }
+  /// Whether a name at token i gets a value there, or gives its address away.
+  bool is_changed(std::size_t i) const;
   /// The next and the previous token of code.
   std::size_t next(std::size_t i) const;
   std::size_t previous(std::size_t i) const;
