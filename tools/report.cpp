@@ -100,6 +100,7 @@ Json to_json(const ReductionSummary& reduction) {
           {"lag", reduction.lag},
           {"prefetch_distance", reduction.prefetch_distance},
           {"prefetch_bytes", reduction.prefetch_bytes},
+          {"next_rows_bytes", reduction.next_rows_bytes},
           {"bytes_under_way", reduction.bytes_under_way},
           {"passes", std::move(passes)},
           {"held", reduction.held},

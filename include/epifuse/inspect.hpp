@@ -48,22 +48,23 @@ struct PassSummary {
 
 /// What a plan with reductions has beside the rest. docs/internals/plan/reduction.md explains the words.
 struct ReductionSummary {
-  std::int64_t rows;                ///< in all
-  std::int64_t row_length;          ///< elements that become one
-  bool inner_reduction;             ///< a thread's consecutive elements belong to one row; else to neighbouring rows
-  std::int64_t rows_side_by_side;   ///< neighbouring rows whose elements alternate in memory; 1 in inner reductions
-  std::int64_t segments_per_row;    ///< runs of a row's elements that are reduced on their own; 0: there are none
-  std::int64_t segment_length;      ///< elements of each
-  int segment_lanes;                ///< that reduce each, many at once; 0: warps reduce one after the other
-  int group_threads;                ///< of one block, that share a row
-  int cluster_blocks;               ///< that hold a row together (schedule resident)
-  std::int64_t blocks_per_row;      ///< the same, or the chunks of a row (split, split_resident)
-  std::int64_t rows_per_block;      ///< that a block has in hand at a time
-  std::int64_t rounds;              ///< in which a block reads its chunk; 1 if it holds that
-  std::int64_t lag;                 ///< split: by so many tiles a pass stays behind the one before
-  std::int64_t prefetch_distance;   ///< blocks between one and that for which it prefetches; 0: none does
-  std::uint64_t prefetch_bytes;     ///< that those between them read
-  std::string shared_by;            ///< who shares a row: "4 warps of a block"
+  std::int64_t rows;               ///< in all
+  std::int64_t row_length;         ///< elements that become one
+  bool inner_reduction;            ///< a thread's consecutive elements belong to one row; else to neighbouring rows
+  std::int64_t rows_side_by_side;  ///< neighbouring rows whose elements alternate in memory; 1 in inner reductions
+  std::int64_t segments_per_row;   ///< runs of a row's elements that are reduced on their own; 0: there are none
+  std::int64_t segment_length;     ///< elements of each
+  int segment_lanes;               ///< that reduce each, many at once; 0: warps reduce one after the other
+  int group_threads;               ///< of one block, that share a row
+  int cluster_blocks;              ///< that hold a row together (schedule resident)
+  std::int64_t blocks_per_row;     ///< the same, or the chunks of a row (split, split_resident)
+  std::int64_t rows_per_block;     ///< that a block has in hand at a time
+  std::int64_t rounds;             ///< in which a block reads its chunk; 1 if it holds that
+  std::int64_t lag;                ///< split: by so many tiles a pass stays behind the one before
+  std::int64_t prefetch_distance;  ///< blocks between one and that for which it prefetches; 0: none does
+  std::uint64_t prefetch_bytes;    ///< that those between them read
+  std::uint64_t next_rows_bytes;  ///< column sums: of the rows that a block comes to next, which it prefetches; 0: none
+  std::string shared_by;          ///< who shares a row: "4 warps of a block"
   std::vector<PassSummary> passes;  ///< in order
   std::vector<std::string> held;    ///< operands that are held from the first pass to the last
   /// Computed values that are held, too: expensive ones, cheap ones instead of several operands, exponentials of a softmax.

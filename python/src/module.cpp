@@ -55,6 +55,7 @@ nb::dict reduction_dict(const ReductionSummary& reduction) {
   entry["lag"] = reduction.lag;
   entry["prefetch_distance"] = reduction.prefetch_distance;
   entry["prefetch_bytes"] = reduction.prefetch_bytes;
+  entry["next_rows_bytes"] = reduction.next_rows_bytes;
   entry["bytes_under_way"] = reduction.bytes_under_way;
   nb::list passes;
   for (const PassSummary& pass : reduction.passes) passes.append(pass_dict(pass));

@@ -222,7 +222,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       index("column_tiles", "blocks side by side", [](const Plan& plan) { return plan.column_tiles; });
       index("row_columns", "rows side by side", [](const Plan& plan) { return plan.row_columns; });
     }
-    if (reduction->prefetches())
+    if (reduction->prefetches() && !reduction->columns)
       index("prefetch_distance", "blocks between one and that for which it prefetches",
             [](const Plan& plan) { return plan.prefetch_distance; });
     const auto workspace = [&](plan::Workspace::Use use, int stage, const std::string& name, const char* type,

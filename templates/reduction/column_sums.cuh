@@ -1,6 +1,25 @@
 // Column sums: sums over rows that keep a row's elements. A thread group holds one row after the other and each of its threads the sums of its elements
 // (Held::sums), which are the same ones of every row.
 
+//@section prefetch_tile
+// One thread prefetches the rows that its block comes to next: memory reads while those at hand are reduced and written.
+__device__ __forceinline__ void prefetch_tile(const Params& p, Index tile) {
+//@if kCluster > 1
+  if (threadIdx.x != 0 || cluster_rank() != 0) return;
+//@else
+  if (threadIdx.x != 0) return;
+//@endif
+  constexpr int kRowsOfTile = kThreads / kGroupThreads;
+  const Index row = tile * kRowsOfTile;
+  const Index rows = p.rows - row < kRowsOfTile ? p.rows - row : kRowsOfTile;
+  prefetch_held(p, row * p.row_length, rows * p.row_length);
+}
+//@end
+
+//@section no_prefetch_tile
+__device__ __forceinline__ void prefetch_tile(const Params&, Index) {}
+//@end
+
 //@section run_resident_columns : reduce_held
 //@stages
 // A block's rows are those of one result, kThreads / kGroupThreads at a time.
@@ -10,6 +29,11 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Index result = block / p.blocks_per_result;
   const Index share = block - result * p.blocks_per_result;
   Held held[kSteps];
+//@if kKeeps
+  const Place first = find_place(p, result * p.tiles * kCluster);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load_kept(p, locate_known<kAllFull>(p, first, 0, step));
+//@endif
 //@if kCluster > 1
   cluster_begin();
   cluster_wait();
@@ -27,6 +51,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
       load_round<false, kHeldHint>(p, place, 0, held);
     }
 //@endif
+    if (tile + p.blocks_per_result < p.tiles) prefetch_tile(p, result * p.tiles + tile + p.blocks_per_result);
     Row rows[kRows];
     load_rows(p, uniforms, place, rows);
     GridStage grid;
@@ -39,6 +64,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@endif
 //@if kStages == 1 && kCluster == 1 && kGroupThreads > 32
     __syncthreads();
+//@endif
+//@if kStages == 0 && kPrefetchesTiles
+    __syncthreads();  // nothing else keeps warps from running ahead of what is prefetched
 //@endif
   }
   finish_columns(p, uniforms, result, share, held, shared);
@@ -117,6 +145,37 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
   }
 }
 
+// Leaves the sums of all the block's rows in memory: those of one kind for all columns side by side, in accesses as wide as memory takes.
+__device__ __forceinline__ void leave_columns(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, Real* partials) {
+//@if kFull
+  constexpr int kWidth = kElements * static_cast<int>(sizeof(Real)) > 16 ? 16 / static_cast<int>(sizeof(Real)) : kElements;
+  struct alignas(kWidth * sizeof(Real)) Several {
+    Real value[kWidth];
+  };
+  const Place place = find_place(p, 0);
+  merge_groups(held, place.group, place.thread, exchange);
+  if (place.group > 0) return;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) {
+      Real* target = partials + sum * p.columns_per_row + number_of(place, 0, step) * kElements;
+#pragma unroll
+      for (int e = 0; e < kElements; e += kWidth) {
+        Several several;
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) several.value[i] = held[step].sums[sum][e + i];
+        *reinterpret_cast<Several*>(target + e) = several;
+      }
+    }
+  }
+//@else
+  each_column(p, held, exchange, [&](Index column, const Real (&sums)[kColumnSums]) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
+  });
+//@endif
+}
 //@end
 
 //@section columns_of_segments : column_groups, lanes
@@ -146,6 +205,14 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
     if (lane == 0) work(column, sums);
   }
 }
+
+// Leaves the sums of all the block's rows in memory: those of one kind for all columns side by side.
+__device__ __forceinline__ void leave_columns(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, Real* partials) {
+  each_column(p, held, exchange, [&](Index column, const Real (&sums)[kColumnSums]) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
+  });
+}
 //@end
 
 //@section columns_alone
@@ -170,7 +237,7 @@ __device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uni
   const Index column = number - result * p.columns_per_row;
   Real sums[kColumnSums] = {};
   const volatile Real* partials = p.column_partials + result * p.blocks_per_result * (kColumnSums * p.columns_per_row) + column;
-#pragma unroll 4
+#pragma unroll 8
   for (Index block = warp; block < p.blocks_per_result; block += kColumnWarps) {
 #pragma unroll
     for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += partials[(block * kColumnSums + sum) * p.columns_per_row];
@@ -205,14 +272,13 @@ __device__ __forceinline__ bool wait_for_blocks(const Params& p, unsigned* state
 __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
   ColumnShared& own = shared.columns;
   Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.columns_per_row);
-  each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {
-#pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
-  });
+  leave_columns(p, held, own, partials);
   unsigned* states = p.column_signals + 1;
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) own.arrival = atomicAdd(p.column_signals, 1u);
+  if (threadIdx.x == 0) {
+    __threadfence();
+    own.arrival = atomicAdd(p.column_signals, 1u);
+  }
   __syncthreads();
   const Index from_last = static_cast<Index>(gridDim.x - 1 - own.arrival);
   if (from_last >= p.summing_blocks) return;
@@ -225,13 +291,18 @@ __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& 
   }
   __threadfence();
   sum_share(p, uniforms, 0, own);
+  // All at once: one after the other, 127 of them took 45 µs of an H100.
+  if (threadIdx.x == 0) own.complete = 0;
+  __syncthreads();
+#pragma unroll 1
+  for (Index other = 1 + static_cast<Index>(threadIdx.x); other < p.summing_blocks; other += kThreads) {
+    if (atomicCAS(&states[other], kOpen, kClosed) == kLeft) own.complete = 1;
+  }
+  __syncthreads();
+  if (own.complete == 0) return;
 #pragma unroll 1
   for (Index other = 1; other < p.summing_blocks; ++other) {
-    if (threadIdx.x == 0) own.complete = atomicCAS(&states[other], kOpen, kClosed);
-    __syncthreads();
-    const bool is_left = own.complete == kLeft;
-    __syncthreads();
-    if (is_left) sum_share(p, uniforms, other, own);
+    if (read_flag(&states[other]) == kLeft) sum_share(p, uniforms, other, own);
   }
 }
 //@end

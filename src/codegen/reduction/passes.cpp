@@ -148,6 +148,16 @@ bool ReductionPasses::gathers() const {
                              [&](std::size_t i) { return kernel_.outputs[i].is_gathered() && !is_transposed(i); });
 }
 
+bool ReductionPasses::is_kept(std::size_t input) const {
+  return reduction_.columns && reduction_.residency.hoisted[input];
+}
+bool ReductionPasses::keeps_any() const {
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (is_kept(i)) return true;
+  }
+  return false;
+}
+
 bool ReductionPasses::is_saved(Value value) const {
   return std::ranges::find(reduction_.residency.saved, value) != reduction_.residency.saved.end();
 }
@@ -227,19 +237,32 @@ std::string ReductionPasses::held_in_registers() {
     loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
     uses += fmt::format("    {}.forget_uses();\n", name);
   }
+  std::string kept;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!is_kept(i)) continue;
+    const std::string name = input_name(program_, i);
+    members += fmt::format("  Packet<{}> {};  // the same of all rows\n", storage_type(kernel_.inputs[i].dtype), name);
+    kept += "    " + access("read", kernel_.inputs[i], name, name, "position");
+    uses += fmt::format("    {}.forget_uses();\n", name);
+  }
   for (const Value value : reduction_.residency.saved)
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
   if (reduction_.columns)
     members += "  Real sums[kColumnSums][kColumnSegments ? 1 : kElements] = {};  // over the rows so far\n";
+  if (!kept.empty())
+    kept = fmt::format(
+        "  template <class At>\n  __device__ __forceinline__ void load_kept(const Params& p, const At& position) "
+        "{{\n{}  }}\n",
+        kept);
   const bool any = !loads.empty();
   return fmt::format(
-      "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n"
+      "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n{}"
       "  template <CacheHint kHint, class At>\n  __device__ __forceinline__ void load(const Params&{}, const At&{}) "
       "{{\n{} "
       " "
       "}}\n"
       "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
-      members, any ? " p" : "", any ? " position" : "", loads, uses);
+      members, kept, any ? " p" : "", any ? " position" : "", loads, uses);
 }
 
 std::string ReductionPasses::held_vector_struct() {
@@ -393,7 +416,7 @@ std::string ReductionPasses::element_of(std::size_t input, const std::string& pa
 std::string ReductionPasses::read_hoisted(int pass, const std::string& indent, std::string_view position) {
   std::string out;
   for (const std::size_t i : inputs_of(pass)) {
-    if (!reduction_.residency.hoisted[i]) continue;
+    if (!reduction_.residency.hoisted[i] || is_kept(i)) continue;
     const std::string name = input_name(program_, i);
     prelude_.require("packet");
     out += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
@@ -501,6 +524,10 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
   std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
   for (const std::size_t i : inputs_of(pass)) {
     const std::string name = input_name(program_, i);
+    if (is_kept(i)) {
+      arguments.push_back(element_of(i, fmt::format("{}.{}", held, name)));
+      continue;
+    }
     if (reduction_.residency.hoisted[i]) {
       arguments.push_back(element_of(i, name));
       continue;

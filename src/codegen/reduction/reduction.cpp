@@ -60,7 +60,8 @@ class ReductionEmitter {
       prelude_.require(reduction_.columns->several_blocks ? "columns_shared" : "columns_alone");
     }
     out += prelude_.take() + end;
-    prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
+    prelude_.require(reduction_.columns         ? reduction_.prefetches() ? "prefetch_tile" : "no_prefetch_tile"
+                     : !reduction_.prefetches() ? "no_prefetch"
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
                                                          : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
@@ -158,6 +159,8 @@ class ReductionEmitter {
           reduction_.columns->coordinates > 0 ? reduction_.columns->coordinates : reduction_.layout.reduced,
           "of the row's: which column");
       add("kStages", reduction_.structure.stages, "passes that accumulate for rows");
+      add("kPrefetchesTiles", reduction_.prefetches(), "rows that a block comes to next are prefetched");
+      add("kKeeps", passes_.keeps_any(), "threads keep operands that all rows have in common");
     }
     if (reduction_.rows_per_group() > 1)
       add("kRowsPerGroup", reduction_.rows_per_group(), "rows of a thread group, one after the other");

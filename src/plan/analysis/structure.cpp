@@ -39,6 +39,13 @@ class ReductionAnalysis {
     return std::move(structure_);
   }
 
+  Structure run(std::uint32_t rows) {
+    structure_.nodes.resize(program_.nodes().size());
+    structure_.reduced = rows;
+    assign_all();
+    return std::move(structure_);
+  }
+
   Structure run(const SegmentMeans& means, std::uint32_t rows) {
     structure_.nodes.resize(program_.nodes().size());
     structure_.reduced = rows;
@@ -448,6 +455,23 @@ std::optional<Structure> analyse_segment_means(const Program& program, const Spa
   const std::optional<SegmentMeans> means = find_segment_means(program, space, rows);
   if (!means) return std::nullopt;
   return ReductionAnalysis(program, space).run(*means, rows);
+}
+
+std::optional<Structure> analyse_column_sums(const Program& program, const Space& space, const Structure& structure) {
+  const auto is_sum = [](const Accumulator& a) {
+    return a.kind == AccumulatorKind::sum && a.stage == 1 && !a.segment && !a.ends_with_grid();
+  };
+  const auto is_of_elements = [&](const ir::Result& result) {
+    return structure.nodes[static_cast<std::size_t>(result.value)].scope == Scope::element;
+  };
+  const bool is_one_pass = structure.stages == 1 && structure.output_pass == 0 && structure.across() == 0;
+  if (!is_one_pass || !std::ranges::all_of(structure.accumulators, is_sum) ||
+      std::ranges::none_of(program.results(), is_of_elements))
+    return std::nullopt;
+  const int after_summed = std::bit_width(structure.reduced);
+  if (after_summed >= space.rank()) return std::nullopt;
+  const std::uint32_t all = (1U << space.rank()) - 1;
+  return ReductionAnalysis(program, space).run(all & ~((1U << after_summed) - 1));
 }
 
 bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept {

@@ -91,7 +91,7 @@ struct Structure {
   base::InlineVector<NodeRole, 32> nodes;
   base::InlineVector<Accumulator, 4> accumulators;
 
-  bool has_reductions() const noexcept { return stages > 0 || grid != 0; }
+  bool has_reductions() const noexcept { return stages > 0 || across() != 0; }
   bool has_column_sums() const noexcept { return columns != 0; }
   /// Dimensions outside of rows over which rows are combined.
   std::uint32_t across() const noexcept { return grid | columns; }
@@ -121,6 +121,10 @@ Structure analyse(const ir::Program& program, const Space& space);
 /// The same with segment means, for chains whose results need no more of a row's elements than one pass finds out. `rows`: the
 /// dimensions that make a row, as analyse() found them.
 std::optional<Structure> analyse_segment_means(const ir::Program& program, const Space& space, std::uint32_t rows);
+/// The same with column sums, for chains that only sum over outer dimensions and write elements beside it, as the backward pass of a bias does: rows then
+/// are what lies inside of the summed dimensions, and threads meet once, not once for each row. `structure`: as analyse() found it.
+std::optional<Structure> analyse_column_sums(const ir::Program& program, const Space& space,
+                                             const Structure& structure);
 /// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing is written the space has no
 /// dimensions, and any will do.
 bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept;

@@ -36,6 +36,7 @@ class ReductionExplainer {
     s.lag = plan_.lag;
     s.prefetch_distance = plan_.prefetch_distance < plan_.blocks ? plan_.prefetch_distance : 0;
     s.prefetch_bytes = s.prefetch_distance > 0 ? prefetch_bytes() : 0;
+    s.next_rows_bytes = reduction_.columns && reduction_.prefetches() ? next_rows_bytes() : 0;
     s.shared_by = shared_by();
     for (int pass = 0; pass < passes(); ++pass) s.passes.push_back(pass_summary(pass));
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
@@ -164,6 +165,13 @@ class ReductionExplainer {
     return bytes / tiles * under_way;
   }
 
+  // Of the rows that a block with column sums comes to next.
+  std::uint64_t next_rows_bytes() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+      bytes += is_prefetched(kernel_, i) ? static_cast<std::uint64_t>(size_in_bytes(kernel_.inputs[i])) : 0;
+    return bytes * static_cast<std::uint64_t>(plan_.row_length * rows_per_block());
+  }
   // Of the blocks between one and that for which it prefetches.
   std::uint64_t prefetch_bytes() const {
     const std::uint64_t bytes = bytes_of_inputs([&](std::size_t i) { return is_prefetched(kernel_, i); });
@@ -309,6 +317,10 @@ std::string to_text(const ReductionSummary& reduction) {
     out += fmt::format("prefetch         {}, read {} block{} later: memory reads while blocks write\n",
                        base::format_bytes(static_cast<double>(reduction.prefetch_bytes)), reduction.prefetch_distance,
                        reduction.prefetch_distance == 1 ? "" : "s");
+  if (reduction.next_rows_bytes > 0)
+    out +=
+        fmt::format("prefetch         {}, read by the block itself for its next rows: memory reads while it writes\n",
+                    base::format_bytes(static_cast<double>(reduction.next_rows_bytes)));
   if (!reduction.saved.empty())
     out += fmt::format("saved            {}: computed once and held\n", listed(reduction.saved));
   if (reduction.rounds > 1)

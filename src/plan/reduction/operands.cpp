@@ -8,6 +8,10 @@
 
 namespace epifuse::plan {
 
+bool holds_several(const ReductionClass& reduction) {
+  return reduction.structure.has_write_pass() && std::ranges::count(reduction.residency.held, true) > 1;
+}
+
 void ReductionOperands::describe() {
   const Strides dense = dense_strides(space_);
   // What rows have one of is never read with their elements.
@@ -237,6 +241,27 @@ bool ReductionOperands::is_needed_later(std::size_t input) const {
   return passes() == 1;
 }
 
+bool ReductionOperands::is_common_to_rows(std::size_t i) const {
+  const OperandPlan& operand = kernel_.inputs[i];
+  if (operand.access != Access::contiguous || scope_of_input(i) != Scope::element) return false;
+  const auto& strides = space_.inputs[i].strides;
+  const int outer = kernel_.reduction()->layout.outer;
+  return std::all_of(strides.begin(), strides.begin() + outer, [](std::int64_t stride) { return stride == 0; });
+}
+
+void ReductionOperands::find_kept() {
+  reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    reduction().residency.hoisted[i] = !reduction().residency.held[i] && is_common_to_rows(i);
+}
+
+int ReductionOperands::kept_bytes() const {
+  int bytes = 0;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    bytes += reduction().residency.hoisted[i] ? size_in_bytes(kernel_.inputs[i]) : 0;
+  return bytes * kernel_.elements;
+}
+
 void ReductionOperands::find_hoisted() {
   reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
   const std::int64_t innermost = space_.extents[space_.rank() - 1];
@@ -276,6 +301,8 @@ int ReductionOperands::narrowest_bytes() const {
   for (const auto& [operand, strided] : streamed()) narrowest = std::min(narrowest, size_in_bytes(*operand));
   return narrowest;
 }
+
+bool ReductionOperands::holds_several() const { return plan::holds_several(*kernel_.reduction()); }
 
 bool ReductionOperands::reads_lines() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {

@@ -34,6 +34,9 @@ class ReductionOperands {
   void hold_exponentials();
   /// Operands of the elements of a run, a weight per channel: a thread works for the same elements of all runs.
   void find_hoisted();
+  /// Beside column sums: operands that all rows have in common, of which a thread keeps its elements in registers. And the bytes of one vector of them.
+  void find_kept();
+  int kept_bytes() const;
 
   /// Of one vector: bytes held from pass to pass, and loaded in the first pass. Known once choose_held is done.
   int held_bytes() const { return held_bytes_; }
@@ -47,6 +50,8 @@ class ReductionOperands {
   base::InlineVector<Streamed, 8> streamed() const;
   /// Bytes of an element of the narrowest of them.
   int narrowest_bytes() const;
+  /// Whether several operands are held for a pass that writes, as in backward passes: those work on a vector of each, in twice the registers.
+  bool holds_several() const;
   /// Whether passes after the first read operands of elements that nobody holds.
   bool reads_lines() const;
   /// Instructions that compute a value from operands, by each operation's own formula or by cheaper ones.
@@ -61,6 +66,7 @@ class ReductionOperands {
   Scope scope_of_input(std::size_t i) const { return plan::scope_of_input(program_, structure(), i); }
   Scope scope_of_output(std::size_t i) const;
   bool is_full_size(std::size_t i) const;
+  bool is_common_to_rows(std::size_t i) const;
   bool is_needed_later(std::size_t input) const;
   void choose_width(OperandPlan& operand, const StridedOperand& strided);
   void choose_saved();

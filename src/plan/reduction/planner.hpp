@@ -45,6 +45,8 @@ class ReductionPlanner {
   bool run_transposed_store(const Order& order);
   /// Segments one behind the other, each reduced as if it were a row; false where segments are short, or rows too few.
   bool run_by_segments();
+  /// Sums over rows whose threads meet once, at the end; false where rows are too few, or longer than a block holds.
+  bool run_column_sums();
   /// All others. Throws Error where the chain cannot be one kernel.
   void run();
 
@@ -88,7 +90,10 @@ class ReductionPlanner {
   void split();
 
   // column_sums.cpp
-  void hold_columns();
+  bool hold_columns();
+  [[noreturn]] void refuse_columns();
+  bool any_prefetched() const;
+  int most_column_cluster();
   int column_threads(int steps);
   bool choose_column_group(int cluster, int steps);
   int column_groups();

@@ -30,7 +30,10 @@ void ReductionPlanner::run() {
   operands_.describe();
   operands_.choose_elements();
   operands_.choose_held();
-  if (structure().has_column_sums()) return hold_columns();
+  if (structure().has_column_sums()) {
+    if (!hold_columns()) refuse_columns();
+    return;
+  }
   choose_driver();
   operands_.hold_exponentials();
   size_grid();
@@ -166,6 +169,13 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
 // The first that does: segment means, iteration in the order of the operands, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   if (structure.has_column_sums()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
+  if (std::optional<Structure> column_sums = analyse_column_sums(program, plan.space, structure)) {
+    Plan by_columns = plan;
+    if (ReductionPlanner(by_columns, program, std::move(*column_sums), machine).run_column_sums()) {
+      plan = std::move(by_columns);
+      return;
+    }
+  }
   if (std::optional<Structure> segment_means = analyse_segment_means(program, plan.space, structure.reduced)) {
     Plan by_segments = plan;
     if (ReductionPlanner(by_segments, program, std::move(*segment_means), machine).run_by_segments()) {

@@ -70,6 +70,13 @@ class ReductionTuner {
     return bytes * kernel_.elements * kernel_.steps * reduction_.rows_per_group();
   }
 
+  // As numbers, beside those of the first operand that is held: passes work on a vector of each, and a pair of values of both. group_norm's backward pass
+  // in bf16 spilled 336 bytes without, and took 1.69 of a copy; 1.04 so, with half the vectors to a thread.
+  int numbers_of_others() const {
+    const auto held = static_cast<int>(std::ranges::count(reduction_.residency.held, true));
+    return holds_several(reduction_) ? (held - 1) * 2 * kernel_.elements * 4 : 0;
+  }
+
   // Of a thread.
   int registers() const {
     const int of_rows = registers_for(kPolicy.held_bytes);
@@ -87,9 +94,8 @@ class ReductionTuner {
     if (!is_lean && moves_one_by_one && kernel_.threads <= kPolicy.block_threads) return kPolicy.many_registers;
     // What is requested stays in registers as it comes. Rows of f32 and of outer reductions take more of them.
     const bool stays_packed = reduction_.layout.inner_reduction && kernel_.elements >= kPolicy.thread_elements;
-    return is_lean || stays_packed
-               ? std::min(registers_for(static_cast<int>(std::bit_ceil(static_cast<unsigned>(in_flight)))), of_rows)
-               : of_rows;
+    const int packed = static_cast<int>(std::bit_ceil(static_cast<unsigned>(in_flight))) + numbers_of_others();
+    return is_lean || stays_packed ? std::min(registers_for(packed), of_rows) : of_rows;
   }
 
   // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their
