@@ -311,12 +311,15 @@ class CudaEngine : public DeviceEngine {
     check_pointer(operands.output.data, {}, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
     const LoadedKernel& kernel = load_product(chain, plan, request);
     base::InlineVector<codegen::EncodedMap, 5> maps;
-    for (const plan::GemmMap& map : plan.maps)
-      maps.push_back(runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
+    if (plan.gemm_class.warp_group_tile() != nullptr) {
+      for (const plan::GemmMap& map : plan.maps)
+        maps.push_back(runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
+    }
     const std::vector<std::byte> parameters =
         codegen::pack_gemm(chain, plan, std::span(maps.data(), maps.size()), request.scalars);
     const runtime::NvtxRange range(kernel.name);
-    runtime::launch_with_maps(kernel.kernel, static_cast<unsigned>(plan.blocks), plan::kGemmThreads,
+    runtime::launch_with_maps(kernel.kernel, static_cast<unsigned>(plan.blocks),
+                              static_cast<unsigned>(plan.gemm_class.threads()),
                               static_cast<unsigned>(plan.gemm_class.shared_bytes()), request.stream, parameters.data());
     const bool owned = number < Lane::kOwned;
     lane.count_launch(owned);

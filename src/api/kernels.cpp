@@ -25,7 +25,8 @@ jit::Source source_of(const ir::Program& program, const plan::Plan& plan) {
 }
 
 jit::Source source_of(const ir::Program& program, const plan::GemmPlan& plan) {
-  return leaner(codegen::draft_gemm(program, plan), codegen::gemm_name(program, plan)).of_one_architecture();
+  jit::Source source = leaner(codegen::draft_gemm(program, plan), codegen::gemm_name(program, plan));
+  return plan.gemm_class.warp_group_tile() != nullptr ? std::move(source).of_one_architecture() : std::move(source);
 }
 
 std::size_t KernelKeyHash::operator()(const KernelKey& key) const noexcept {

@@ -66,7 +66,7 @@ struct LoadedKernel {
 
 /// The source of a plan's kernel. It is made lean where nobody has its image.
 jit::Source source_of(const ir::Program& program, const plan::Plan& plan);
-/// The same of a product that hosts the chain, for sm_90a.
+/// The same of a product that hosts the chain.
 jit::Source source_of(const ir::Program& program, const plan::GemmPlan& plan);
 
 /// Which kernel: the chain, and all else that decides its text.

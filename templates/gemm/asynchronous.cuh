@@ -131,47 +131,6 @@ __device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.asy
 #endif
 //@end
 
-//@section matrices
-#if defined(__CUDACC__)
-// Four matrices of 8 x 8 numbers of 16 bits: lane l gives the address of row l % 8 of matrix l / 8, and holds of each
-// matrix the numbers 2 * (l % 4) and the next of row l / 4.
-__device__ __forceinline__ void load_matrices(unsigned (&words)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(address)
-               : "memory");
-}
-
-__device__ __forceinline__ void store_number(unsigned address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-
-__device__ __forceinline__ void load_pair(float& low, float& high, unsigned address) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(address) : "memory");
-}
-
-__device__ __forceinline__ void store_pair(unsigned address, float low, float high) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
-}
-
-__device__ __forceinline__ unsigned short load_short(unsigned address) {
-  unsigned short bits;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
-  return bits;
-}
-
-__device__ __forceinline__ void store_short(unsigned address, unsigned short bits) {
-  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(bits) : "memory");
-}
-
-__device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&words)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words[0]),
-               "r"(words[1]), "r"(words[2]), "r"(words[3])
-               : "memory");
-}
-#endif
-//@end
-
 //@section products
 #if defined(__CUDACC__)
 // The matrix descriptor of an operand in shared memory with the 128-byte swizzle. `leading` and `stride` are in bytes.

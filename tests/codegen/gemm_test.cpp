@@ -27,14 +27,15 @@ struct GemmKernel {
 };
 
 GemmKernel kernel_of(const std::string& chain, const std::vector<TensorView>& operands, std::int64_t rows = 256,
-                     std::int64_t columns = 512, DType type = DType::bf16, bool transposed = false) {
+                     std::int64_t columns = 512, DType type = DType::bf16, bool transposed = false,
+                     int architecture = 90) {
   const Epilogue tail = Epilogue::parse(chain, std::vector<std::string>{"alpha"});
   std::vector<TensorView> inputs = {TensorView{}};
   inputs.insert(inputs.end(), operands.begin(), operands.end());
   const TensorView right =
       transposed ? TensorView(nullptr, type, {columns, 128}, {1, columns}) : TensorView(nullptr, type, {columns, 128});
   return {tail, plan::plan_gemm(tail.program(), "x", {nullptr, type, {rows, 128}}, right,
-                                OutputView(nullptr, type, {rows, columns}), inputs, plan::Machine(90))};
+                                OutputView(nullptr, type, {rows, columns}), inputs, plan::Machine(architecture))};
 }
 
 std::size_t count(const std::string& text, const std::string& wanted) {
@@ -91,6 +92,46 @@ TEST(GemmParameters, AreMapsVectorsNumbersAndScalars) {
   std::memcpy(&alpha, bytes.data() + 4 * 128 + 24 + 7 * 4, 4);
   EXPECT_EQ(alpha, 2.0F);
   EXPECT_THROW(kernel.parameters(maps, {}), Error);
+}
+
+// Where warps multiply: other instructions, and no tensor maps.
+TEST(WarpGemmSource, HasTheInstructionsOfItsGpus) {
+  const auto text = [](DType type, int architecture, bool transposed = false) {
+    return kernel_of("relu(x)", {}, 256, 512, type, transposed, architecture).cuda();
+  };
+  EXPECT_NE(text(DType::bf16, 80).find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), std::string::npos);
+  EXPECT_NE(text(DType::f16, 86).find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), std::string::npos);
+  EXPECT_NE(text(DType::i8, 80).find("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"), std::string::npos);
+  EXPECT_NE(text(DType::f8e5m2, 120).find("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32"), std::string::npos);
+  EXPECT_NE(text(DType::bf16, 80), text(DType::bf16, 80, true));
+  for (const std::string& source : {text(DType::bf16, 80), text(DType::i8, 89), text(DType::f8e4m3, 89)}) {
+    EXPECT_EQ(source.find("#include"), std::string::npos);
+    EXPECT_EQ(source.find("//@"), std::string::npos) << "section markers stay behind";
+    for (const char* const foreign : {"wgmma", "stmatrix", "mbarrier", "TensorMap", "cluster"})
+      EXPECT_EQ(source.find(foreign), std::string::npos) << foreign;
+  }
+}
+
+TEST(WarpGemmSource, DependsOnNoShape) {
+  const auto of = [](std::int64_t rows) {
+    return kernel_of("gelu(x + b)", {{nullptr, DType::bf16, {4096}}}, rows, 4096, DType::bf16, false, 80).cuda();
+  };
+  EXPECT_EQ(of(8192), of(16'384));
+}
+
+TEST(WarpGemmParameters, AreMatricesVectorsNumbersAndScalars) {
+  const TensorView bias(nullptr, DType::bf16, {512});
+  const TensorView full(nullptr, DType::bf16, {256, 512});
+  const GemmKernel kernel = kernel_of("x * alpha + b + r", {bias, full}, 256, 512, DType::bf16, false, 80);
+  const std::vector<std::byte> bytes = kernel.parameters({}, {2.0});
+  // Four matrices and a vector of 24 bytes each, six numbers and a scalar of four, up to the alignment of a pointer.
+  ASSERT_EQ(bytes.size(), (5 * 24 + 7 * 4 + 7) / 8 * 8U);
+  std::int64_t row_bytes = 0;
+  std::memcpy(&row_bytes, bytes.data() + 8, 8);
+  EXPECT_EQ(row_bytes, 128 * 2) << "of the left factor";
+  float alpha = 0;
+  std::memcpy(&alpha, bytes.data() + 5 * 24 + 6 * 4, 4);
+  EXPECT_EQ(alpha, 2.0F);
 }
 
 }  // namespace

@@ -103,6 +103,7 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
            n + "::kernel_" + n + ", {blocks, threads, cluster, dynamic_shared}, " + waits + ", params, size);\n}\n";
   }
   out += "extern \"C\" void run_in_reverse(bool reverse) { epifuse::shim::reverse_order = reverse; }\n";
+  out += "extern \"C\" void let_copies_be_late(bool late) { epifuse::shim::copies_are_late = late; }\n";
   out += "extern \"C\" const char* count_asked(unsigned long& bytes) { return epifuse::shim::count_asked(bytes); }\n";
   return out;
 }
@@ -139,6 +140,10 @@ class Loaded {
   // Which block launches of this thread begin with.
   void run_in_reverse(bool reverse) const {
     reinterpret_cast<void (*)(bool)>(dlsym(handle_, "run_in_reverse"))(reverse);
+  }
+  // When copies of this thread's launches arrive, of kernels of products.
+  void let_copies_be_late(bool late) const {
+    reinterpret_cast<void (*)(bool)>(dlsym(handle_, "let_copies_be_late"))(late);
   }
   // What this thread's last launch asked for.
   std::size_t loaded_per_thread() const {
@@ -357,15 +362,16 @@ struct CompiledText::Impl {
 
 CompiledText::CompiledText(const std::string& text) : impl_(std::make_shared<const Impl>(text)) {}
 
-std::optional<std::string> CompiledText::run(unsigned blocks, unsigned threads, unsigned cluster,
-                                             std::span<const std::byte> params) const {
-  const char* problem = impl_->loaded.launch(0)(blocks, threads, cluster, 0, params.data(), params.size());
+std::optional<std::string> CompiledText::run(const Grid& grid, std::span<const std::byte> params) const {
+  impl_->loaded.let_copies_be_late(grid.late);
+  const char* problem =
+      impl_->loaded.launch(0)(grid.blocks, grid.threads, grid.cluster, 0, params.data(), params.size());
   return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);
 }
 
 std::optional<std::string> run_text(const std::string& text, unsigned blocks, unsigned threads, unsigned cluster,
                                     std::span<const std::byte> params) {
-  return CompiledText(text).run(blocks, threads, cluster, params);
+  return CompiledText(text).run({blocks, threads, cluster}, params);
 }
 
 void Workshop::add(Case test, const plan::Machine& machine) {

@@ -80,9 +80,12 @@ std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> lau
 class CompiledText {
  public:
   explicit CompiledText(const std::string& text);
+  struct Grid {
+    unsigned blocks, threads, cluster;  ///< cluster: blocks
+    bool late = true;                   ///< cp.async arrives when its thread waits for it, and not at once
+  };
   /// What went wrong, or nothing.
-  std::optional<std::string> run(unsigned blocks, unsigned threads, unsigned cluster,
-                                 std::span<const std::byte> params) const;
+  std::optional<std::string> run(const Grid& grid, std::span<const std::byte> params) const;
 
  private:
   struct Impl;

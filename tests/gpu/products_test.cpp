@@ -1,11 +1,19 @@
-// Chains with matrix products on a GPU: random ones that the product's kernel hosts, and random ones that cuBLASLt computes first, against sums in f64.
+// Chains with matrix products on a GPU: random ones that the product's kernel hosts, of either family, and random ones that cuBLASLt computes first, against sums in
+// f64.
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <optional>
+#include <random>
+#include <set>
 
 #include <epifuse/epifuse.hpp>
 
 #include "gpu/device.hpp"
+#include "jit/compiler.hpp"
+#include "runtime/device.hpp"
+#include "runtime/module.hpp"
+#include "support/gemm_problem.hpp"
 #include "support/products.hpp"
 #include "support/random.hpp"
 
@@ -62,6 +70,68 @@ TEST_F(Products, AreCapturedInAGraph) {
     stream.synchronize();
     EXPECT_EQ(contents<std::uint16_t>(z), contents<std::uint16_t>(y)) << text;
   }
+}
+
+// The kernel of GPUs whose warps multiply, on whichever GPU is here: one whose warp groups multiply runs it as well.
+class WarpProducts : public OnGpu {
+ protected:
+  plan::Machine machine(int number) const {
+    plan::Machine made(runtime::device_info(0).architecture, 1 + number % 7);
+    made.tensor_cores = plan::TensorCores::warps;
+    // Every other one has the shared memory of sm_86, sm_89 and sm_120.
+    if (number % 2 == 1) made.shared_bytes = 102'400;
+    return made;
+  }
+
+  /// Launches a copy of the problem; what is wrong with its result, or nothing.
+  std::optional<std::string> judge(GemmProblem& problem) {
+    std::vector<runtime::DeviceBuffer> buffers;
+    std::vector<const void*> addresses;
+    for (const std::vector<std::byte>* const memory : problem.memory()) {
+      buffers.emplace_back(context(), memory->size());
+      buffers.back().copy_from_host(memory->data(), memory->size(), nullptr);
+      addresses.push_back(buffers.back().data());
+    }
+    const plan::GemmPlan plan = problem.plan_at(addresses);
+    const std::string name = codegen::gemm_name(problem.program(), plan);
+    const auto image =
+        compiler_.get_for_device(problem.source(codegen::Compilers::cuda), name, runtime::device_info(0).architecture);
+    const runtime::Module module(context(), image->bytes);
+    const runtime::Kernel kernel = module.kernel(name.c_str());
+    kernel.allow_dynamic_shared(static_cast<std::size_t>(plan.gemm_class.shared_bytes()));
+    const std::vector<std::byte> parameters = codegen::pack_gemm(problem.program(), plan, {}, {});
+    runtime::launch_with_maps(kernel, static_cast<unsigned>(plan.blocks),
+                              static_cast<unsigned>(plan.gemm_class.threads()),
+                              static_cast<unsigned>(plan.gemm_class.shared_bytes()), nullptr, parameters.data());
+    buffers.back().copy_to_host(problem.result().data(), problem.result().size(), nullptr);
+    runtime::check(runtime::driver().stream_synchronize(nullptr), "wait for the product");
+    return problem.judge();
+  }
+
+ private:
+  jit::Compiler compiler_{{.directory = std::nullopt, .limit_bytes = std::nullopt, .disk = false}};
+};
+
+TEST_F(WarpProducts, AreTheChainsOfSumsOfProducts) {
+  const std::uint64_t seed = test_seed(31);
+  std::mt19937 random(static_cast<unsigned>(seed));
+  const bool has_float8 = runtime::device_info(0).architecture >= 89;
+  std::set<std::string_view> tiles;
+  for (int number = 0; number < 126; ++number) {
+    const GemmChain& chain = gemm_chains()[static_cast<std::size_t>(number) % gemm_chains().size()];
+    const GemmTypes types = kGemmTypes[static_cast<std::size_t>(number / 2) % std::size(kGemmTypes)];
+    if (!has_float8 && (types.factor == DType::f8e4m3 || types.factor == DType::f8e5m2)) continue;
+    const GemmExtents shape = drawn_extents(random, number, types.factor, 400);
+    GemmProblem problem(chain, shape, types, static_cast<unsigned>(number), machine(number));
+    tiles.insert(problem.plan().gemm_class.tile_name());
+    const auto wrong = judge(problem);
+    ASSERT_FALSE(wrong) << *wrong << "\n"
+                        << chain.text << ", " << to_string(types.factor) << ", " << to_string(types.operand) << ", "
+                        << to_string(types.result) << ", " << shape.rows << " x " << shape.columns << " x "
+                        << shape.depth << ", " << plan::name_of(problem.plan().gemm_class) << ", case " << number
+                        << ", EPIFUSE_TEST_SEED=" << seed;
+  }
+  EXPECT_EQ(tiles.size(), 3U) << "every tile was drawn";
 }
 
 TEST_F(Products, OfTilesAreSumsOfProducts) { run(ProductCase::Drawn::for_tiles, 150, 50); }

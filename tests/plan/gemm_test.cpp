@@ -24,13 +24,15 @@ struct Product {
   Dims shape = {256, 512};
   int architecture = 90;
   std::vector<std::string> scalars = {};
+  int multiprocessors = 0;
 
   GemmPlan plan() const { return plan(dense(factor, left), dense(factor, right)); }
   GemmPlan plan(const TensorView& a, const TensorView& b) const {
     const Epilogue tail = Epilogue::parse(chain, scalars);
     std::vector<TensorView> inputs = {TensorView{}};
     inputs.insert(inputs.end(), operands.begin(), operands.end());
-    return plan_gemm(tail.program(), "x", a, b, OutputView(nullptr, result, shape), inputs, Machine(architecture));
+    return plan_gemm(tail.program(), "x", a, b, OutputView(nullptr, result, shape), inputs,
+                     Machine(architecture, multiprocessors));
   }
   /// The sentence of a refusal, or nothing.
   std::string refusal() const {
@@ -49,27 +51,28 @@ Product product(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
 
 TEST(GemmTiles, FollowTheShape) {
   const GemmPlan large = product(8192, 4096, 4096).plan();
-  EXPECT_EQ(large.gemm_class.tile.columns, 256);
-  EXPECT_EQ(large.gemm_class.tile.rows(), 128);
+  EXPECT_NE(large.gemm_class.warp_group_tile(), nullptr);
+  EXPECT_EQ(large.gemm_class.tile_columns(), 256);
+  EXPECT_EQ(large.gemm_class.tile_rows(), 128);
   EXPECT_EQ(large.tiles, 32 * 16) << "clusters of two tiles below each other";
   EXPECT_EQ(large.blocks, 132);
   // Half of a tile of 256 columns would be empty.
-  EXPECT_EQ(product(16'896, 128, 64).plan().gemm_class.tile.columns, 128);
+  EXPECT_EQ(product(16'896, 128, 64).plan().gemm_class.tile_columns(), 128);
   // Below 129 rows the second block of a cluster would have no work.
-  EXPECT_EQ(product(128, 16'896, 64).plan().gemm_class.tile.cluster, 1);
+  EXPECT_EQ(product(128, 16'896, 64).plan().gemm_class.cluster(), 1);
 }
 
 TEST(GemmTiles, CoverEveryElement) {
   for (const std::int64_t rows : {1, 127, 129, 1000, 40'000}) {
     for (const std::int64_t columns : {8, 136, 1032, 20'000}) {
       const GemmPlan plan = product(rows, columns, 72).plan();
-      const GemmTile& tile = plan.gemm_class.tile;
-      EXPECT_GE(plan.cluster_rows * tile.cluster * tile.rows(), rows);
-      EXPECT_LT((plan.cluster_rows - 1) * tile.cluster * tile.rows(), rows);
-      EXPECT_GE(plan.tile_columns * tile.columns, columns);
+      const GemmClass& made = plan.gemm_class;
+      EXPECT_GE(plan.cluster_rows * made.cluster() * made.tile_rows(), rows);
+      EXPECT_LT((plan.cluster_rows - 1) * made.cluster() * made.tile_rows(), rows);
+      EXPECT_GE(plan.tile_columns * made.tile_columns(), columns);
       EXPECT_EQ(plan.tiles, plan.cluster_rows * plan.tile_columns);
       EXPECT_LE(plan.blocks, 132);
-      EXPECT_EQ(plan.blocks % tile.cluster, 0);
+      EXPECT_EQ(plan.blocks % made.cluster(), 0);
       EXPECT_GE(plan.band, 1);
     }
   }
@@ -84,9 +87,70 @@ TEST(GemmTiles, FitSharedMemoryWithEveryOperand) {
     const GemmPlan plan = work.plan();
     EXPECT_LE(plan.gemm_class.shared_bytes(), 227 * 1024) << chain;
     EXPECT_GE(plan.gemm_class.slots, 3) << chain;
-    EXPECT_GE(plan.gemm_class.tile.stages, 3) << chain;
+    EXPECT_GE(plan.gemm_class.stages(), 3) << chain;
     work.operands.push_back(work.operands.empty() ? bias : full);
   }
+}
+
+// Where warps multiply: two blocks of a multiprocessor, with as many stages as its shared memory has.
+TEST(WarpTiles, AreTwoOfAMultiprocessor) {
+  for (const int architecture : {80, 86, 87, 89, 120}) {
+    Product work = product(8192, 4096, 4096);
+    work.architecture = architecture;
+    const GemmPlan plan = work.plan();
+    const WarpTile* const tile = plan.gemm_class.warp_tile();
+    ASSERT_NE(tile, nullptr) << architecture;
+    EXPECT_EQ(tile->per_multiprocessor, 2) << architecture;
+    const bool has_much = architecture == 80 || architecture == 87;
+    EXPECT_EQ(tile->stages, has_much ? 4 : 3) << architecture;
+    const Machine machine(architecture);
+    EXPECT_LE(2 * (plan.gemm_class.shared_bytes() + kReservedShared), machine.shared_bytes) << architecture;
+    EXPECT_EQ(plan.blocks, plan.tiles) << "a block has one tile";
+  }
+}
+
+TEST(WarpTiles, FollowTheShape) {
+  const auto made = [](std::int64_t rows, std::int64_t columns) {
+    Product work = product(rows, columns, 64);
+    work.architecture = 80;
+    work.multiprocessors = 100;
+    const GemmClass found = work.plan().gemm_class;
+    return std::pair{found.tile_rows(), found.tile_columns()};
+  };
+  EXPECT_EQ(made(8192, 8192), std::pair(128, 128));
+  EXPECT_EQ(made(64, 12'800), std::pair(64, 128)) << "half of a taller tile would be empty";
+  EXPECT_EQ(made(64, 6400), std::pair(64, 64)) << "one for each multiprocessor";
+}
+
+TEST(WarpTiles, CoverEveryElementOfEveryOperand) {
+  const TensorView full = dense(DType::f32, {1000, 1032});
+  for (const char* chain : {"x", "x + r", "x * r + s", "x * b + c"}) {
+    Product work{.chain = chain, .left = {1000, 72}, .right = {1032, 72}, .shape = {1000, 1032}, .architecture = 86};
+    if (std::string_view(chain).find('r') != std::string_view::npos) work.operands.push_back(full);
+    if (std::string_view(chain).find('s') != std::string_view::npos) work.operands.push_back(full);
+    if (std::string_view(chain).find('b') != std::string_view::npos)
+      work.operands = {dense(DType::f32, {1032}), dense(DType::f32, {1000, 1})};
+    const GemmPlan plan = work.plan();
+    const GemmClass& made = plan.gemm_class;
+    EXPECT_GE(plan.cluster_rows * made.tile_rows(), 1000);
+    EXPECT_GE(plan.tile_columns * made.result_columns(), 1032);
+    EXPECT_EQ(made.subtile_columns(), made.result_columns() / 2) << "two warps stand side by side";
+    EXPECT_GE(made.slots, 1);
+    EXPECT_LE(made.slots * made.slot_bytes(), made.stages() * (made.tile_rows() + made.tile_columns()) * 64)
+        << "slots stand where the stages were";
+    EXPECT_LE(made.shared_bytes(), 99 * 1024) << chain;
+  }
+}
+
+// A GPU whose warp groups multiply runs the other family as well, where it is told that its warps do.
+TEST(WarpTiles, AreOfTheMachineThatAsks) {
+  Machine machine(90);
+  machine.tensor_cores = TensorCores::warps;
+  const Epilogue tail = Epilogue::parse("relu(x)");
+  const GemmPlan plan = plan_gemm(tail.program(), "x", dense(kBf16, {256, 64}), dense(kBf16, {512, 64}),
+                                  OutputView(nullptr, kBf16, {256, 512}), std::vector<TensorView>(1), machine);
+  EXPECT_NE(plan.gemm_class.warp_tile(), nullptr);
+  EXPECT_NE(code_of(plan.gemm_class), code_of(product(256, 512, 64).plan().gemm_class));
 }
 
 TEST(GemmOperands, HaveARoleByWhatTheyVaryAlong) {
@@ -119,7 +183,7 @@ TEST(GemmMaps, SayWhatTmaCopies) {
   EXPECT_EQ(plan.maps[0].box, (std::array<int, 3>{64, 64, 1}));
   EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 3>{64, 512, 1}));
   EXPECT_EQ(plan.maps[1].strides[0], 72 * 2);
-  EXPECT_EQ(plan.maps[1].box[1], plan.gemm_class.tile.columns / plan.gemm_class.tile.cluster);
+  EXPECT_EQ(plan.maps[1].box[1], plan.gemm_class.tile_columns() / plan.gemm_class.cluster());
   EXPECT_EQ(plan.maps[2].box, (std::array<int, 3>{32, 64, 1}));
   EXPECT_EQ(plan.maps[2].swizzle, 64);
 }
@@ -139,7 +203,10 @@ TEST(GemmRefusals, NameWhatWasFound) {
   expect({.right = {512, 72}}, "differ in their last dimension, along which products are summed: 64 and 72");
   expect({.factor = DType::f32}, "the left factor is f32");
   expect({.result = DType::i32}, "the result is i32");
-  expect({.architecture = 80}, "this is sm_80");
+  expect({.architecture = 75}, "this is sm_75");
+  expect({.architecture = 100}, "needs the tensor cores of sm_80 to sm_90, or of sm_120");
+  expect({.factor = DType::f8e4m3, .architecture = 86},
+         "the factors are f8e4m3, which tensor cores multiply from sm_89");
   expect({.chain = "softmax(x, axis=-1)"}, "this one has reductions");
   expect({.shape = {256, 256}}, "the result has shape [256, 256]");
   expect({.left = {2, 256, 64}}, "a batch of 2 and the right one of 1");
@@ -183,9 +250,9 @@ TEST(GemmSums, OfFloat8ArePromoted) {
         .plan()
         .gemm_class;
   };
-  EXPECT_TRUE(made(DType::i8).tile.takes_turns);
+  EXPECT_TRUE(made(DType::i8).warp_group_tile()->takes_turns);
   EXPECT_FALSE(made(DType::i8).promotes());
-  EXPECT_FALSE(made(DType::f8e4m3).tile.takes_turns);
+  EXPECT_FALSE(made(DType::f8e4m3).warp_group_tile()->takes_turns);
   EXPECT_TRUE(made(DType::f8e5m2).promotes());
   EXPECT_EQ(made(DType::f8e5m2).depth(), 128);
   EXPECT_EQ(made(kBf16).depth(), 64);
@@ -231,6 +298,26 @@ TEST(GemmTime, DecidesWhetherTheyAreOneKernel) {
   EXPECT_GT(times(8192, 4096, 4096, "mish(mish(x))").inside, 1.05 * times(8192, 4096, 4096, "relu(x)").inside);
 }
 
+// The same where warps multiply: what a chain costs there is hidden by the other block, and memory is slower for what tensor cores do.
+TEST(WarpTime, DecidesWhetherTheyAreOneKernel) {
+  const auto times = [](int architecture, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    Product work{.chain = "relu(x)",
+                 .left = {rows, depth},
+                 .right = {columns, depth},
+                 .shape = {rows, columns},
+                 .architecture = architecture};
+    return estimate(work.plan(), Epilogue::parse("relu(x)").program(), 0, Machine(architecture));
+  };
+  for (const int architecture : {80, 86, 89, 120}) {
+    const ProductTimes large = times(architecture, 8192, 4096, 4096);
+    EXPECT_LT(large.inside, large.apart) << architecture;
+    const ProductTimes few_rows = times(architecture, 16, 512, 16'384);
+    EXPECT_GT(few_rows.inside, few_rows.apart) << architecture;
+  }
+  // Twice the multiplications take twice as long.
+  EXPECT_NEAR(times(80, 8192, 4096, 8192).inside / times(80, 8192, 4096, 4096).inside, 2, 0.1);
+}
+
 TEST(GemmText, SaysWhatRunsWhere) {
   Product work{.chain = "gelu(x + b) + r"};
   work.operands = {dense(kBf16, {512}), dense(kBf16, {256, 512})};
@@ -238,8 +325,13 @@ TEST(GemmText, SaysWhatRunsWhere) {
   const std::string text = to_text(work.plan(), {12e-6, 34e-6}, tail.program(), Machine(90));
   for (const char* expected : {"bf16[256, 64] @ bf16[512, 64]^T", "stages", "waves of 132 multiprocessors",
                                "about 12 us; the product and then the chain about 34 us",
-                               "b (bf16): a value for each column", "r (bf16): a value for each element"})
+                               "b (bf16): a value for each column", "r (bf16): a value for each element: by TMA"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
+  work.architecture = 86;
+  const std::string of_warps = to_text(work.plan(), {12e-6, 34e-6}, tail.program(), Machine(86));
+  for (const char* expected : {"a quarter for each of four warps", "waves of 82 multiprocessors, with 2 of them each",
+                               "r (bf16): a value for each element: by cp.async"})
+    EXPECT_NE(of_warps.find(expected), std::string::npos) << expected << "\n" << of_warps;
 }
 
 }  // namespace

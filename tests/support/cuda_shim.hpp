@@ -547,3 +547,4 @@ void wait_for_all_but() {
 }
 
 #include "support/gemm_model.hpp"
+#include "support/warp_model.hpp"

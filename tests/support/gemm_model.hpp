@@ -310,6 +310,20 @@ class Asynchronous {
 };
 inline thread_local Asynchronous asynchronous;
 
+/// Addresses of the rows of matrices that a warp loads together: the eight of a matrix stand in different banks, 16 bytes in each four of them.
+inline thread_local unsigned rows_of_matrices[kWarp][kWarp];  // by warp and lane
+inline void tell_rows(unsigned address) { rows_of_matrices[cluster.thread() / kWarp][cluster.lane()] = address; }
+/// When all lanes have told theirs, and before any tells its next.
+inline void check_banks() {
+  if (cluster.lane() != 0) return;
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    unsigned seen = 0;
+    for (unsigned row = 0; row < 8; ++row)
+      seen |= 1u << (rows_of_matrices[cluster.thread() / kWarp][matrix * 8 + row] / 16 % 8);
+    if (seen != 0xff) cluster.fail("two rows of a matrix that a warp loads stand in the same banks");
+  }
+}
+
 template <class Map>
 const HostMap& host_map(const Map& map) {
   return reinterpret_cast<const HostMap&>(map);
@@ -357,8 +371,10 @@ inline void show_to_copies() { epifuse::shim::asynchronous.show(); }
 inline void load_matrices(unsigned (&words)[4], unsigned address) {
   using namespace epifuse::shim;
   const unsigned lane = cluster.lane();
+  tell_rows(address);
   for (unsigned i = 0; i < 4; ++i) {
     const unsigned row = exchange("ldmatrix", 0xffffffffu, address, 8 * i + lane / 4);
+    if (i == 0) check_banks();
     std::memcpy(&words[i], asynchronous.at(row + lane % 4 * 4), 4);
   }
 }

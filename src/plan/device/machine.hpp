@@ -5,6 +5,13 @@
 
 namespace epifuse::plan {
 
+/// What tensor cores multiply: which instructions a product that hosts a chain may use.
+enum class TensorCores : std::uint8_t {
+  warp_groups,  ///< matrices in shared memory, asynchronously (wgmma)
+  warps,        ///< what a warp holds in registers (mma.sync), which cp.async brings to shared memory before
+  other,        ///< by instructions that no kernel here has
+};
+
 /// Of a multiprocessor where nothing else is said. What an architecture fixes comes from the table in machine.cpp; multiprocessors, L2 cache and
 /// bandwidth differ from chip to chip, and whoever has the device overwrites them.
 struct Machine {
@@ -17,8 +24,11 @@ struct Machine {
   std::int64_t shared_bytes;  ///< what blocks may have of it, the system's kilobyte for each included
   int cluster_blocks;         ///< of the largest cluster; 1: there are none
   bool async_copies;          ///< cp.async, from memory to shared memory without registers
-  std::int64_t l2_bytes;      ///< of the device
-  double bandwidth;           ///< of the device's memory: bytes per second, by its data sheet
+  TensorCores tensor_cores;
+  double tensor_flops;    ///< of 16-bit factors with sums in f32, in a second, by the data sheet
+  double instructions;    ///< of threads, in a second: lanes times their clock
+  std::int64_t l2_bytes;  ///< of the device
+  double bandwidth;       ///< of the device's memory: bytes per second, by its data sheet
 
   /// The device that the table has for an architecture, with `found` multiprocessors unless that is 0. Architectures that the table lacks are as the
   /// next one below; those before the first are as the first.

@@ -1,6 +1,5 @@
 // The plan of a product that hosts a chain, in words and as data. Called by api/.
-#include <array>
-#include <string_view>
+#include <string>
 
 #include "base/text.hpp"
 #include "plan/explain.hpp"
@@ -10,34 +9,59 @@
 namespace epifuse::plan {
 
 std::string name_of(const GemmClass& gemm_class) {
-  return fmt::format("gemm {}, {} stages, {} slots", gemm_class.tile.name, gemm_class.tile.stages, gemm_class.slots);
+  return fmt::format("gemm {}, {} stages, {} slots", gemm_class.tile_name(), gemm_class.stages(), gemm_class.slots);
 }
+
+namespace {
+
+std::string role_text(GemmRole role, const GemmClass& made) {
+  const bool has_warp_groups = made.warp_group_tile() != nullptr;
+  switch (role) {
+    case GemmRole::product:
+      return "a product: sums in registers";
+    case GemmRole::tile:
+      return fmt::format("a value for each element: by {}, into the slot that its result leaves",
+                         has_warp_groups ? "TMA" : "cp.async");
+    case GemmRole::row:
+      return "a value for each column: shared memory, once for each tile";
+    case GemmRole::column:
+      return fmt::format("a value for each row: {}, once for each tile",
+                         has_warp_groups ? "registers" : "shared memory");
+  }
+  return {};
+}
+
+std::string grid_text(const GemmPlan& plan, const Machine& machine) {
+  const GemmClass& made = plan.gemm_class;
+  const std::int64_t tiles = plan.tiles * made.cluster();
+  const WarpTile* const tile = made.warp_tile();
+  const int of_a_wave = machine.multiprocessors * (tile != nullptr ? tile->per_multiprocessor : 1);
+  return fmt::format("grid             {} blocks of {} threads for {} tiles: {:.2f} waves of {} multiprocessors{}\n",
+                     plan.blocks, made.threads(), tiles, static_cast<double>(tiles) / of_a_wave,
+                     machine.multiprocessors,
+                     tile != nullptr ? fmt::format(", with {} of them each", tile->per_multiprocessor) : "");
+}
+
+}  // namespace
 
 std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::Program& program,
                     const Machine& machine) {
-  static constexpr std::array<std::string_view, 4> kRoles = {
-      "a product: sums in registers", "a value for each element: by TMA, into the slot that its result leaves",
-      "a value for each column: shared memory, once for each tile",
-      "a value for each row: registers, once for each tile"};
   const GemmClass& made = plan.gemm_class;
-  const GemmTile& tile = made.tile;
   std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in {}{}\n",
                                 to_string(made.factor), plan.rows, plan.depth, to_string(made.factor), plan.columns,
                                 plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
                                 made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "",
                                 to_string(made.sums()),
-                                made.promotes() ? fmt::format(", of {} numbers at a time", made.depth()) : "");
-  out += fmt::format("tile             {}; {} stages, {} slots, clusters of {}\n", tile.name, tile.stages, made.slots,
-                     tile.cluster);
-  const double waves = static_cast<double>(plan.tiles) * tile.cluster / machine.multiprocessors;
-  out += fmt::format("grid             {} blocks of 384 threads for {} tiles: {:.2f} waves of {} multiprocessors\n",
-                     plan.blocks, plan.tiles * tile.cluster, waves, machine.multiprocessors);
+                                made.promotes() ? fmt::format(", of {} numbers at a time", made.promoted_depth()) : "");
+  out += fmt::format("tile             {}; {} stages, {} slots{}\n", made.tile_name(), made.stages(), made.slots,
+                     made.warp_group_tile() != nullptr ? fmt::format(", clusters of {}", made.cluster()) : "");
+  out += grid_text(plan, machine);
   out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
   out += fmt::format("time             about {:.3g} us; the product and then the chain about {:.3g} us\n",
                      times.inside * 1e6, times.apart * 1e6);
   for (std::size_t i = 0; i < made.operands.size(); ++i) {
     out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
-                       kRoles[static_cast<std::size_t>(made.operands[i].role)]);
+                       role_text(made.operands[i].role, made));
   }
   return out;
 }
@@ -47,7 +71,7 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
   PlanSummary summary = chain;
   summary.schedule = "gemm";
   summary.why = fmt::format("the chain runs in the kernel of {}", inside.split.products[0].text);
-  summary.threads = kGemmThreads;
+  summary.threads = plan.gemm_class.threads();
   summary.blocks = static_cast<std::uint64_t>(plan.blocks);
   summary.kernel_class = name_of(plan.gemm_class);
   summary.product = to_text(plan, inside.times, inside.split.chain, machine);

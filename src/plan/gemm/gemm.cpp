@@ -1,12 +1,13 @@
-// Chooses the tile of a product, and what the operands of its chain are to it.
+// What the operands of a chain are to the tiles of its product, and what is refused. tiles.cpp chooses the tile.
 #include "plan/gemm/gemm.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 
 #include "base/text.hpp"
+#include "plan/analysis/accuracy.hpp"
+#include "plan/gemm/tiles.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {
@@ -15,17 +16,7 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr int kSwizzle = 128;                  // bytes of a tile along the depth
-constexpr int kSubtileColumns = 32;            // of the result in shared memory, and 64 rows
-constexpr std::int64_t kGemmShared = 232'448;  // that a block of sm_90 may have
-constexpr std::int64_t kMapUnit = 16;          // bytes: addresses and strides of what TMA copies are multiples
-
-// From the tile with the least traffic to the one that leaves the fewest multiprocessors without work.
-constexpr auto kTiles = std::to_array<GemmTile>({
-    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4},
-    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6},
-    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6},
-});
+constexpr std::int64_t kMapUnit = 16;  // bytes: addresses and strides of what is copied are multiples
 
 // What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers that f32 does not hold, are none.
 constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8});
@@ -114,8 +105,6 @@ void check_memory(const GemmClass& made, const TensorView& left, std::span<const
   }
 }
 
-int subtile_bytes(DType type) { return 64 * kSubtileColumns * static_cast<int>(size_of(type)); }
-
 class GemmPlanner {
  public:
   GemmPlanner(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
@@ -127,13 +116,21 @@ class GemmPlanner {
         output_(output),
         inputs_(inputs.begin(), inputs.end()),
         machine_(machine) {
-    if (machine.architecture != 90)
-      fail(unsupported,
-           "a product that hosts a chain needs an sm_90 GPU, whose warp groups multiply; this is sm_{}. Run the "
-           "product and the chain apart",
-           machine.architecture);
+    if (machine.tensor_cores == TensorCores::other)
+      fail(
+          unsupported,
+          "a product that hosts a chain needs the tensor cores of sm_80 to sm_90, or of sm_120; this is sm_{}. Run the "
+          "product and the chain apart",
+          machine.architecture);
     check_chain(products);
     measure();
+    constexpr int kFirstWithFloat8 = 89;
+    if ((left_.dtype == DType::f8e4m3 || left_.dtype == DType::f8e5m2) && machine.architecture < kFirstWithFloat8)
+      fail(
+          unsupported,
+          "the factors are {}, which tensor cores multiply from sm_{} on; this is sm_{}. Run the product and the chain "
+          "apart",
+          to_string(left_.dtype), kFirstWithFloat8, machine.architecture);
   }
 
   GemmPlan plan() {
@@ -264,82 +261,43 @@ class GemmPlanner {
     return GemmRole::tile;
   }
 
-  // As many slots and stages as fit: two sub-tiles of slack are enough for stores, operands want one more.
-  std::optional<GemmClass> fitted(const GemmClass& made, GemmTile tile) const {
-    GemmClass fit = made;
-    for (fit.slots = 4; fit.slots >= 3; --fit.slots) {
-      for (int stages = tile.stages; stages >= 3; --stages) {
-        fit.tile = tile;
-        fit.tile.stages = stages;
-        if (fit.shared_bytes() <= kGemmShared && (stages == tile.stages || fit.slots == 3)) return fit;
-      }
-    }
-    return std::nullopt;
-  }
-
-  // The tile whose waves take the least time, if a tile takes as long as it has elements.
   void choose_tile(GemmPlan& plan) const {
-    std::int64_t best = 0;
-    std::optional<GemmClass> chosen;
-    for (const GemmTile& tile : kTiles) {
-      // A group whose turn it is would wait for each stage's sums, and the other would not fill the gap.
-      if (tile.takes_turns && plan.gemm_class.promotes()) continue;
-      if (!has_enough_subtiles(tile)) continue;
-      const std::optional<GemmClass> fit = fitted(plan.gemm_class, tile);
-      if (!fit) continue;
-      const std::int64_t waves = divide_up(clusters(tile) * tile.cluster, machine_.multiprocessors);
-      const std::int64_t cost = waves * tile.rows() * tile.columns;
-      if (chosen && cost >= best) continue;
-      best = cost;
-      chosen = fit;
-    }
+    const int instructions = instructions_of(program_, choose_arithmetic(program_, plan.gemm_class.chain));
+    const auto chosen = with_tile(plan.gemm_class, {batches_, rows_, columns_, instructions}, machine_);
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
-    const GemmTile& tile = plan.gemm_class.tile;
-    plan.cluster_rows = divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster);
-    plan.tile_columns = divide_up(columns_, result_columns(tile));
+    const int cluster = chosen->cluster();
+    plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
+    plan.tile_columns = divide_up(columns_, chosen->result_columns());
     plan.tiles = plan.cluster_rows * plan.tile_columns * batches_;
     if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
-    plan.band = kBandRows / (tile.rows() * tile.cluster);
+    plan.band = kBandRows / (chosen->tile_rows() * cluster);
+    // Blocks of warp groups stay, and work on one tile after another; others have one.
+    const std::int64_t stay = machine_.multiprocessors / cluster;
     plan.blocks =
-        static_cast<int>(std::min<std::int64_t>(plan.tiles, machine_.multiprocessors / tile.cluster)) * tile.cluster;
-  }
-
-  // Of the result that a tile is of.
-  int result_columns(const GemmTile& tile) const { return tile.columns / static_cast<int>(products_.size()); }
-
-  // Operands are copied up to three sub-tiles ahead, and no tile ahead.
-  bool has_enough_subtiles(const GemmTile& tile) const {
-    constexpr int kPrefetched = 3;
-    return tile.blocks * result_columns(tile) / kSubtileColumns > kPrefetched;
-  }
-
-  std::int64_t clusters(const GemmTile& tile) const {
-    return divide_up(rows_, std::int64_t{tile.rows()} * tile.cluster) * divide_up(columns_, result_columns(tile)) *
-           batches_;
+        static_cast<int>(chosen->warp_group_tile() != nullptr ? std::min(plan.tiles, stay) : plan.tiles) * cluster;
   }
 
   void make_maps(GemmPlan& plan) const {
     const GemmClass& made = plan.gemm_class;
-    const GemmTile& tile = made.tile;
     const int depth = made.depth();
     plan.maps.push_back(map_of("left factor", left_, made.left_transposed,
-                               {depth, made.left_transposed ? 64 : tile.rows(), 1}, kSwizzle));
-    const int columns = std::min(tile.columns / tile.cluster, result_columns(tile));
+                               {depth, made.left_transposed ? 64 : made.tile_rows(), 1}, made.depth_bytes()));
+    const int columns = std::min(made.tile_columns() / made.cluster(), made.result_columns());
     for (const TensorView& right : right_)
       plan.maps.push_back(map_of("right factor", right, made.right_transposed,
-                                 {depth, made.right_transposed ? 64 : columns, 1}, kSwizzle));
-    plan.maps.push_back(map_of_subtiles("result", output_));
+                                 {depth, made.right_transposed ? 64 : columns, 1}, made.depth_bytes()));
+    plan.maps.push_back(map_of_subtiles("result", output_, made));
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (made.operands[i].role == GemmRole::tile)
-        plan.maps.push_back(map_of_subtiles(program_.inputs()[i], inputs_[i]));
+        plan.maps.push_back(map_of_subtiles(program_.inputs()[i], inputs_[i], made));
     }
   }
 
-  static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor) {
-    return map_of(name, tensor, false, {kSubtileColumns, 64, 1},
-                  kSubtileColumns * static_cast<int>(size_of(tensor.dtype)));
+  static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor, const GemmClass& made) {
+    return map_of(name, tensor, false, {made.subtile_columns(), 64, 1},
+                  made.subtile_columns() * static_cast<int>(size_of(tensor.dtype)));
   }
 
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
@@ -355,31 +313,6 @@ class GemmPlanner {
 };
 
 }  // namespace
-
-int GemmClass::count(GemmRole role) const {
-  return static_cast<int>(std::ranges::count(operands, role, &GemmOperand::role));
-}
-
-int GemmClass::input_at(int number) const {
-  int at = 0;
-  for (const GemmOperand& operand : operands) {
-    if (operand.role == GemmRole::tile && operand.number < number) at += subtile_bytes(operand.dtype);
-  }
-  return at;
-}
-
-int GemmClass::result_at() const {
-  const auto first = std::ranges::find(operands, GemmRole::tile, &GemmOperand::role);
-  return first == operands.end() || size_of(first->dtype) == size_of(result) ? 0 : input_bytes();
-}
-
-int GemmClass::slot_bytes() const { return std::max(input_bytes(), result_at() + subtile_bytes(result)); }
-
-std::int64_t GemmClass::shared_bytes() const {
-  const std::int64_t stage = (tile.rows() + tile.columns) * kSwizzle;
-  const std::int64_t vectors = std::int64_t{count(GemmRole::row)} * tile.columns / count(GemmRole::product) * 4;
-  return tile.stages * stage + 2 * (std::int64_t{slots} * slot_bytes() + vectors) + (2 * tile.stages + 2 * slots) * 8;
-}
 
 void GemmPlan::move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
                        std::span<const TensorView> inputs, const ir::Program& program) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include <epifuse/tensor.hpp>
@@ -20,11 +21,12 @@
 
 namespace epifuse::plan {
 
-/// Of a block: one warp group copies, two multiply.
-inline constexpr int kGemmThreads = 384;
+/// Of sm_90a: one warp group of a block copies, two multiply by wgmma. How these share the result. Tiles are 128 bytes deep.
+struct WarpGroupTile {
+  static constexpr int kThreads = 384;
+  static constexpr int kDepthBytes = 128;
+  static constexpr int kSubtileColumns = 32;
 
-/// How the warp groups of a block share the result. Tiles are 128 bytes deep.
-struct GemmTile {
   std::string_view name;  ///< for people
   bool takes_turns;       ///< each of the two warp groups that multiply has tiles of its own; else they share each
   int blocks;             ///< of 64 rows, that a warp group has at a time
@@ -35,16 +37,36 @@ struct GemmTile {
   int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
 
   static constexpr auto fields() {
-    return std::tuple{Field{"takes_turns", &GemmTile::takes_turns}, Field{"blocks", &GemmTile::blocks},
-                      Field{"columns", &GemmTile::columns}, Field{"cluster", &GemmTile::cluster},
-                      Field{"stages", &GemmTile::stages}};
+    return std::tuple{Field{"takes_turns", &WarpGroupTile::takes_turns}, Field{"blocks", &WarpGroupTile::blocks},
+                      Field{"columns", &WarpGroupTile::columns}, Field{"cluster", &WarpGroupTile::cluster},
+                      Field{"stages", &WarpGroupTile::stages}};
+  }
+};
+
+/// Of sm_80 to sm_89 and sm_120: a block of four warps has one tile, and each warp a quarter of it, which it multiplies by mma.sync. Tiles are 64 bytes deep.
+struct WarpTile {
+  static constexpr int kThreads = 128;
+  static constexpr int kDepthBytes = 64;
+  static constexpr int cluster = 1;
+
+  std::string_view name;
+  int tile_rows;
+  int columns;  ///< of all products together
+  int stages;
+  int per_multiprocessor;  ///< blocks that run at a time on one
+
+  int rows() const { return tile_rows; }
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"tile_rows", &WarpTile::tile_rows}, Field{"columns", &WarpTile::columns},
+                      Field{"stages", &WarpTile::stages}, Field{"per_multiprocessor", &WarpTile::per_multiprocessor}};
   }
 };
 
 /// What an operand of the chain is to the result [batch, rows, columns].
 enum class GemmRole : std::uint8_t {
   product,  ///< a product
-  tile,     ///< a value for each element, which TMA copies
+  tile,     ///< a value for each element, which passes through shared memory
   row,      ///< a value for each column, or one for all
   column,   ///< a value for each row
 };
@@ -62,8 +84,8 @@ struct GemmOperand {
 
 /// All that decides the text of the kernel, beside the chain.
 struct GemmClass {
-  GemmTile tile;
-  int slots;             ///< sub-tiles of the result that a warp group has in shared memory
+  std::variant<WarpGroupTile, WarpTile> tile;  ///< and with it the family of kernels
+  int slots;             ///< sub-tiles of the result that a warp group, or four warps, have in shared memory
   DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2 or i8
   DType result;          ///< likewise, or f32 or u8
   bool left_transposed;  ///< its rows are contiguous, not its depth
@@ -71,15 +93,34 @@ struct GemmClass {
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
   KernelClass chain;                            ///< of the chain as a kernel of its own: how exact it has to be
 
+  /// Null where the kernel is of the other family.
+  const WarpGroupTile* warp_group_tile() const { return std::get_if<WarpGroupTile>(&tile); }
+  const WarpTile* warp_tile() const { return std::get_if<WarpTile>(&tile); }
+  std::string_view tile_name() const;
+  /// Of the result, and of all products.
+  int tile_rows() const;
+  int tile_columns() const;
+  int cluster() const;
+  int stages() const;
+  int threads() const;
+
   int count(GemmRole role) const;
-  /// Of a tile, in numbers: 128 bytes, a row of the swizzle.
-  int depth() const { return 128 / static_cast<int>(size_of(factor)); }
+  /// Of the result, that a tile is of.
+  int result_columns() const { return tile_columns() / count(GemmRole::product); }
+  /// Of a tile, along the depth.
+  int depth_bytes() const;
+  int depth() const { return depth_bytes() / static_cast<int>(size_of(factor)); }
   /// Of sums: i32 of i8, else f32.
   DType sums() const { return factor == DType::i8 ? DType::i32 : DType::f32; }
-  /// Whether the sums of each tile along the depth are added in f32: tensor cores keep few bits of sums of 8-bit floating-point numbers.
+  /// Whether sums are taken out of the tensor cores, which keep few bits of sums of 8-bit floating-point numbers, and added in f32.
   bool promotes() const { return factor == DType::f8e4m3 || factor == DType::f8e5m2; }
-  /// Columns of one instruction. Sums that are taken out need registers beside the others.
-  int instruction_columns() const { return promotes() ? std::min(tile.columns, 128) : tile.columns; }
+  /// Numbers of the depth whose sums are taken out at a time.
+  int promoted_depth() const;
+  /// Columns of one instruction of warp groups. Sums that are taken out need registers beside the others.
+  int instruction_columns() const { return promotes() ? std::min(tile_columns(), 128) : tile_columns(); }
+  /// Of a sub-tile of the result, which has 64 rows: those of four warps.
+  int subtile_columns() const;
+  int subtile_bytes(DType type) const { return 64 * subtile_columns() * static_cast<int>(size_of(type)); }
   /// Of a sub-tile of all operands that have a value for each element; and where in a slot that of one begins.
   int input_bytes() const { return input_at(count(GemmRole::tile)); }
   int input_at(int number) const;
@@ -100,12 +141,13 @@ struct GemmClass {
   }
 };
 
-/// A tensor of three dimensions as TMA copies boxes of it: the innermost dimension first, and contiguous.
+/// A tensor of three dimensions as a kernel copies tiles of it: the innermost dimension first, and contiguous.
 struct GemmMap {
   const void* data;
   DType dtype;
   std::array<std::int64_t, 3> extents;
   std::array<std::int64_t, 2> strides;  ///< of the other two, in bytes
+  /// Of warp groups alone, which copy boxes by TMA:
   std::array<int, 3> box;
   int swizzle;  ///< 32, 64 or 128 bytes: those of a row of the box
 };

@@ -7,7 +7,8 @@
 
 namespace epifuse::plan {
 
-/// Estimates, in seconds: from tiles, bytes and instructions, at the rates that an H100 was measured to keep.
+/// Estimates, in seconds: from tiles, bytes and instructions, at the rates that an H100 was measured to keep. Of GPUs whose warps multiply no rate was measured:
+/// both ways are taken to keep the same share of the data sheet's.
 struct ProductTimes {
   double inside;  ///< one kernel
   double apart;   ///< cuBLASLt's product, and then the chain's kernel

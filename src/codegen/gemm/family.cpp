@@ -1,0 +1,40 @@
+// What both families say alike, and which one a class is of.
+#include "codegen/gemm/family.hpp"
+
+#include <variant>
+
+#include "codegen/chain.hpp"
+
+namespace epifuse::codegen {
+
+std::string_view Family::factor_in_ptx() const {
+  switch (made_.factor) {
+    case DType::f8e4m3:
+      return "e4m3";
+    case DType::f8e5m2:
+      return "e5m2";
+    case DType::i8:
+      return "s8";
+    default:
+      return to_string(made_.factor);
+  }
+}
+
+std::string Family::number_of_bits() const {
+  return fmt::format("to_real<float>(__builtin_bit_cast({}, static_cast<unsigned {}>(bits)))",
+                     storage_type(made_.factor), size_of(made_.factor) == 2 ? "short" : "char");
+}
+
+std::unique_ptr<const Family> family_of(const plan::GemmClass& made) {
+  return std::visit([&](const auto& tile) { return family_of(made, tile); }, made.tile);
+}
+
+std::vector<std::int64_t> numbers_of(const plan::GemmPlan& plan) {
+  if (plan.gemm_class.warp_tile() != nullptr)
+    return {plan.rows, plan.columns, plan.depth, plan.cluster_rows, plan.tile_columns, plan.band};
+  const int depth = plan.gemm_class.depth();
+  return {plan.rows,  plan.columns, (plan.depth + depth - 1) / depth, plan.cluster_rows, plan.tile_columns,
+          plan.tiles, plan.band};
+}
+
+}  // namespace epifuse::codegen

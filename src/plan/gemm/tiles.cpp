@@ -1,0 +1,170 @@
+// Lists the tiles of both families, and counts what a block of each has in shared memory.
+#include "plan/gemm/tiles.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "plan/planning.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+// From the tile with the least traffic to the one that leaves the fewest multiprocessors without work.
+constexpr auto kWarpGroupTiles = std::to_array<WarpGroupTile>({
+    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4},
+    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6},
+    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6},
+});
+// With the most stages and blocks of a multiprocessor that are of use: two blocks hide each other's chain and stores.
+constexpr auto kWarpTiles = std::to_array<WarpTile>({
+    {"128 x 128, a quarter for each of four warps", 128, 128, 4, 2},
+    {"64 x 128, a quarter for each of four warps", 64, 128, 4, 2},
+    {"64 x 64, a quarter for each of four warps", 64, 64, 4, 2},
+});
+constexpr int kFewestStages = 3;
+
+std::int64_t most_shared_bytes(const Machine& machine, int blocks) {
+  return machine.shared_bytes / blocks - kReservedShared;
+}
+
+// As many slots and stages as fit: two sub-tiles of slack are enough for stores, operands want one more.
+std::optional<GemmClass> fitted(const GemmClass& made, WarpGroupTile tile, const Machine& machine) {
+  GemmClass fit = made;
+  const int most = tile.stages;
+  for (fit.slots = 4; fit.slots >= 3; --fit.slots) {
+    for (tile.stages = most; tile.stages >= kFewestStages; --tile.stages) {
+      fit.tile = tile;
+      const bool fits = fit.shared_bytes() <= most_shared_bytes(machine, 1);
+      if (fits && (tile.stages == most || fit.slots == 3)) return fit;
+    }
+  }
+  return std::nullopt;
+}
+
+// Two blocks with fewer stages rather than one with more. Slots stand where the stages were, one for each 16 rows of a warp if they fit.
+std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Machine& machine) {
+  GemmClass fit = made;
+  const int most = tile.stages;
+  for (; tile.per_multiprocessor >= 1; --tile.per_multiprocessor) {
+    for (tile.stages = most; tile.stages >= kFewestStages; --tile.stages) {
+      fit.tile = tile;
+      const int staged = tile.stages * (tile.tile_rows + tile.columns) * WarpTile::kDepthBytes;
+      fit.slots = std::min(staged / fit.slot_bytes(), tile.tile_rows / 32);
+      if (fit.slots >= 1 && fit.shared_bytes() <= most_shared_bytes(machine, tile.per_multiprocessor)) return fit;
+    }
+  }
+  return std::nullopt;
+}
+
+// Operands are copied up to three sub-tiles ahead, and no tile ahead. A group whose turn it is would wait for the sums that are taken out of each stage, and the
+// other would not fill the gap.
+bool is_possible(const GemmClass& made, const WarpGroupTile& tile, int /*instructions*/) {
+  constexpr int kPrefetched = 3;
+  const int columns = tile.columns / made.count(GemmRole::product);
+  if (tile.takes_turns && made.promotes()) return false;
+  return tile.blocks * columns / WarpGroupTile::kSubtileColumns > kPrefetched;
+}
+// A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on, and of none with 56. Where sums are taken out,
+// it spilled with 56, and with two products; not with 14.
+bool is_possible(const GemmClass& made, const WarpTile& tile, int instructions) {
+  if (tile.tile_rows * tile.columns < 128 * 128) return true;
+  if (made.promotes()) return instructions <= 40 && made.count(GemmRole::product) == 1;
+  return instructions <= 100;
+}
+
+// A tile takes as long as it has elements.
+double work_of(const WarpGroupTile& tile) { return tile.rows() * tile.columns; }
+double work_of(const WarpTile& tile) { return work_of_warps(tile.rows(), tile.columns); }
+
+template <class Tiles>
+std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, const GemmWork& work,
+                                 const Machine& machine) {
+  double best = 0;
+  std::optional<GemmClass> chosen;
+  for (const auto& tile : tiles) {
+    if (!is_possible(made, tile, work.instructions)) continue;
+    const std::optional<GemmClass> fit = fitted(made, tile, machine);
+    if (!fit) continue;
+    const std::int64_t tile_rows = divide_up(work.rows, std::int64_t{tile.rows()} * tile.cluster) * tile.cluster;
+    const std::int64_t tiles_in_all = tile_rows * divide_up(work.columns, fit->result_columns()) * work.batches;
+    const double cost = static_cast<double>(divide_up(tiles_in_all, machine.multiprocessors)) * work_of(tile);
+    if (chosen && cost >= best) continue;
+    best = cost;
+    chosen = fit;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine) {
+  return machine.tensor_cores == TensorCores::warp_groups ? best_of(kWarpGroupTiles, made, work, machine)
+                                                          : best_of(kWarpTiles, made, work, machine);
+}
+
+double work_of_warps(int rows, int columns) {
+  constexpr double kEdge =
+      16;  // unmeasured: tiles of 64 x 64 take 1.23 times as long for an element as those of 128 x 128
+  constexpr double kOfLargest = 128.0 * 128 / ((128 + kEdge) * (128 + kEdge));
+  return (rows + kEdge) * (columns + kEdge) * kOfLargest;
+}
+
+std::string_view GemmClass::tile_name() const {
+  return std::visit([](const auto& it) { return it.name; }, tile);
+}
+int GemmClass::tile_rows() const {
+  return std::visit([](const auto& it) { return it.rows(); }, tile);
+}
+int GemmClass::tile_columns() const {
+  return std::visit([](const auto& it) { return it.columns; }, tile);
+}
+int GemmClass::cluster() const {
+  return std::visit([](const auto& it) { return it.cluster; }, tile);
+}
+int GemmClass::stages() const {
+  return std::visit([](const auto& it) { return it.stages; }, tile);
+}
+int GemmClass::threads() const {
+  return std::visit([](const auto& it) { return it.kThreads; }, tile);
+}
+int GemmClass::depth_bytes() const {
+  return std::visit([](const auto& it) { return it.kDepthBytes; }, tile);
+}
+
+int GemmClass::promoted_depth() const {
+  constexpr int kInstructionBytes = 32;
+  return (warp_group_tile() != nullptr ? depth_bytes() : kInstructionBytes) / static_cast<int>(size_of(factor));
+}
+
+int GemmClass::subtile_columns() const {
+  return warp_group_tile() != nullptr ? WarpGroupTile::kSubtileColumns : result_columns() / 2;
+}
+
+int GemmClass::count(GemmRole role) const {
+  return static_cast<int>(std::ranges::count(operands, role, &GemmOperand::role));
+}
+
+int GemmClass::input_at(int number) const {
+  int at = 0;
+  for (const GemmOperand& operand : operands) {
+    if (operand.role == GemmRole::tile && operand.number < number) at += subtile_bytes(operand.dtype);
+  }
+  return at;
+}
+
+int GemmClass::result_at() const {
+  const auto first = std::ranges::find(operands, GemmRole::tile, &GemmOperand::role);
+  return first == operands.end() || size_of(first->dtype) == size_of(result) ? 0 : input_bytes();
+}
+
+int GemmClass::slot_bytes() const { return std::max(input_bytes(), result_at() + subtile_bytes(result)); }
+
+std::int64_t GemmClass::shared_bytes() const {
+  const std::int64_t staged = std::int64_t{stages()} * (tile_rows() + tile_columns()) * depth_bytes();
+  const std::int64_t row_vectors = std::int64_t{count(GemmRole::row)} * result_columns() * 4;
+  if (warp_tile() != nullptr) return staged + row_vectors + std::int64_t{count(GemmRole::column)} * tile_rows() * 4;
+  // Each warp group that multiplies has slots and vectors of its own; each stage has two barriers, and each slot one.
+  return staged + 2 * (std::int64_t{slots} * slot_bytes() + row_vectors) + (2 * stages() + 2 * slots) * 8;
+}
+
+}  // namespace epifuse::plan

@@ -1,0 +1,428 @@
+// The skeleton of a matrix product that hosts a chain, where warps multiply what they hold in registers (mma.sync: sm_80 to sm_89, sm_120). A block of four warps
+// has one tile of the result, and each warp a quarter of it. All threads copy: kStages pairs of factors' tiles are on their way into shared memory. Then the chain
+// runs over the sums, in registers. A multiprocessor has two blocks where they fit: the chain of one runs beside the products of the other. Two products of
+// one left factor share a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
+//
+// Codegen writes in front of this: the constants, Params, `multiply` (one mma.sync), `copy_input`, `load_input`, `store_result` and `store_rows_of_result` (what has the
+// result's size), `row_vector` and `column_vector` (what has one value per column or row of the result), and `host_chain`.
+//
+// A warp meets its quarter 16 rows at a time. Full operands and the result pass through shared memory, where the factors were, so that accesses to memory have
+// 16 bytes and neighbours have neighbouring ones. These places are the warp's own: no block-wide barrier stands between a chain and its stores.
+//
+// Sums of 8-bit floating-point factors keep few bits while tensor cores add to what is there. So each instruction begins at zero, and its sums are added in f32
+// (kPromotes).
+
+//@section warp_layout
+constexpr int kThreads = 128;
+constexpr int kDepthBytes = 64;  // of a tile's rows, along the depth
+constexpr int kTileK = kDepthBytes / kFactorBytes;
+constexpr int kSteps = kDepthBytes / 32;  // instructions along the depth of a tile
+constexpr int kWarpM = kTileM / 2;        // of a warp: two stand side by side, and two below them
+constexpr int kWarpN = kTileN / 2;
+constexpr int kResultN = kTileN / kProducts;         // columns of the result that a tile is of
+constexpr int kSubtileColumns = kWarpN / kProducts;  // and that a warp is of
+constexpr int kBlocks = kWarpM / 16;                 // of 16 rows, that a warp has
+
+// Shared memory, in bytes. Slots of the result stand where stages stood before.
+constexpr int kLeftBytes = kTileM * kDepthBytes;
+constexpr int kStageBytes = kLeftBytes + kTileN * kDepthBytes;
+constexpr int kRowVectorsAt = kStages * kStageBytes;
+constexpr int kColumnVectorsAt = kRowVectorsAt + kRowVectors * kResultN * 4;
+constexpr int kSharedBytes = kColumnVectorsAt + kColumnVectors * kTileM * 4;
+static_assert(kSlots * kSlotBytes <= kRowVectorsAt, "slots fit where the stages were");
+//@end
+
+//@section rows_of_boxes : boxes, copies, fragments
+// Pairs of 16-bit numbers, as store_halves() has them, without the instruction of sm_90.
+__device__ __forceinline__ void store_pairs_of_halves(const float (&values)[8], unsigned box, int column) {
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+    store_word(box + place_of_pair<2>(pair, column), pack(values[2 * pair], values[2 * pair + 1]));
+  }
+}
+
+// How many of 16 bytes lie in a row of numbers that ends `left` numbers further.
+__device__ __forceinline__ int bytes_inside(int left, int bytes) {
+  const int inside = left * bytes;
+  return inside < 0 ? 0 : inside < 16 ? inside : 16;
+}
+
+// Visits the 16 bytes that this lane moves of its warp's 16 rows of a sub-tile: with row, column, and how many of them are of the tensor, of which `rows` and `columns` are left.
+template <int kBytes, class Visit>
+__device__ __forceinline__ void visit_rows(int rows, int columns, const Visit& visit) {
+  constexpr int kChunks = kSubtileColumns * kBytes / 16;  // of a row
+#pragma unroll
+  for (int first = 0; first < 16 * kChunks; first += 32) {
+    const int at = first + static_cast<int>(threadIdx.x % 32);
+    const int row = at / kChunks;
+    const int column = at % kChunks * (16 / kBytes);
+    if (at < 16 * kChunks) visit(row, column, row < rows ? bytes_inside(columns - column, kBytes) : 0);
+  }
+}
+
+// A warp's 16 rows of an operand, that begin at `source`, into a sub-tile.
+template <int kBytes>
+__device__ __forceinline__ void copy_rows(unsigned box, const char* source, long long stride, int rows, int columns) {
+  visit_rows<kBytes>(rows, columns, [&](int row, int column, int bytes) {
+    const int own = threadIdx.x / 32 * 16;
+    copy_chunk(box + place_in_box<kBytes>(own + row, column), source + row * stride + column * kBytes, bytes);
+  });
+}
+
+// And of the result, from its sub-tile to memory.
+template <int kBytes>
+__device__ __forceinline__ void store_rows(unsigned box, char* target, long long stride, int rows, int columns) {
+  visit_rows<kBytes>(rows, columns, [&](int row, int column, int bytes) {
+    const int own = threadIdx.x / 32 * 16;
+    unsigned words[4];
+    load_chunk(words, box + place_in_box<kBytes>(own + row, column));
+    char* const to = target + row * stride + column * kBytes;
+    if (bytes == 16) {
+      store_chunk(to, words);
+    } else {
+#pragma unroll
+      for (int at = 0; at < 16; at += kBytes) {
+        if (at >= bytes) continue;
+        const unsigned bits = words[at / 4] >> (at % 4 * 8);
+        if constexpr (kBytes == 4) {
+          *reinterpret_cast<unsigned*>(to + at) = bits;
+        } else if constexpr (kBytes == 2) {
+          *reinterpret_cast<unsigned short*>(to + at) = static_cast<unsigned short>(bits);
+        } else {
+          *reinterpret_cast<unsigned char*>(to + at) = static_cast<unsigned char>(bits);
+        }
+      }
+    }
+  });
+}
+//@end
+
+//@section warp_gemm : warp_layout, copies, matrices, fragments, rows_of_boxes
+struct Tile {
+  int row, column, batch;
+};
+
+// Tiles in bands of p.band rows of tiles, column by column: what runs at one time shares its factors in the L2 cache.
+__device__ __forceinline__ Tile tile_of(const Params& p, int index) {
+  const int in_batch = p.tile_rows * p.tile_columns;
+  const int batch = index / in_batch;
+  const int left = index - batch * in_batch;
+  const int of_a_band = p.band * p.tile_columns;
+  const int band = left / of_a_band;
+  const int first = band * p.band;
+  const int rows = p.tile_rows - first < p.band ? p.tile_rows - first : p.band;
+  const int within = left - band * of_a_band;
+  const int column = within / rows;
+  return Tile{(first + within - column * rows) * kTileM, column * kResultN, batch};
+}
+
+// Where a factor's tile has a byte of a row: chunks of 16 bytes are exchanged by the bits above them, so that eight rows of a matrix stand in different banks.
+__device__ __forceinline__ int place_in_rows(int row, int byte) {
+  const int at = row * kDepthBytes + byte;
+  return at ^ ((at >> 7 & 3) << 4);
+}
+// The same of a factor that is transposed, whose rows go along the depth: 64 of their numbers stand together.
+__device__ __forceinline__ int place_in_columns(int column, int k) {
+  const int at = column / 64 * (kTileK * 128) + k * 128 + column % 64 * 2;
+  return at ^ ((at >> 7 & 7) << 4);
+}
+
+// kExtent rows of a factor's tile, or columns of one that is transposed, which stand from `place` on. `first` and `k` say where they begin, and `extent` and `depth` where
+// the factor ends. A thread's chunks stand below each other, by whole rounds of the exchange.
+template <bool kTransposed, int kExtent>
+__device__ __forceinline__ void copy_factor(unsigned target, int place, const Matrix& factor, int batch, int first, int k, int extent, int depth) {
+  constexpr int kNumbers = 16 / kFactorBytes;                           // of a chunk
+  constexpr int kChunks = (kTransposed ? kExtent : kTileK) / kNumbers;  // of a row
+  constexpr int kRows = kThreads / kChunks;                             // that all threads copy at a time
+  constexpr int kPitch = kTransposed ? 128 : kDepthBytes;
+  const int outer = static_cast<int>(threadIdx.x) / kChunks;
+  const int inner = static_cast<int>(threadIdx.x) % kChunks * kNumbers;
+  const int row = (kTransposed ? k : first) + outer;
+  const int rows = (kTransposed ? depth : extent) - row;
+  const int number = (kTransposed ? first : k) + inner;
+  const int bytes = bytes_inside((kTransposed ? extent : depth) - number, kFactorBytes);
+  const char* const source = static_cast<const char*>(factor.data) + batch * factor.batch_stride + row * factor.stride + number * kFactorBytes;
+  target += kTransposed ? place_in_columns(place + inner, outer) : place_in_rows(place + outer, inner * kFactorBytes);
+#pragma unroll
+  for (int at = 0; at < kExtent * kDepthBytes / 16 / kChunks; at += kRows) {
+    copy_chunk(target + at * kPitch, source + at * factor.stride, at < rows ? bytes : 0);
+  }
+}
+
+// A warp's quarter of a tile. Of each 8 columns a thread owns the pair 2 * (lane % 4), in rows lane / 4 and eight below of each 16.
+struct Quarter {
+  const Params& p;
+  unsigned shared;
+  Tile tile;
+  int lane, warp_row, warp_column;
+  Sum sums[kBlocks][kWarpN / 8][4];
+
+  __device__ __forceinline__ Quarter(const Params& params, unsigned shared_memory)
+      : p(params), shared(shared_memory), tile(tile_of(params, static_cast<int>(blockIdx.x))), lane(threadIdx.x % 32) {
+    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    warp_row = warp / 2;
+    warp_column = warp % 2;
+  }
+
+  // The factors' tiles of a block of the depth. A group of copies also where no block is left: they are counted.
+  __device__ __forceinline__ void copy_stage(int stage, int block) {
+    const int k = block * kTileK;
+    if (k < p.k) {
+      const unsigned left = shared + stage * kStageBytes;
+      copy_factor<kLeftTransposed, kTileM>(left, 0, p.left, tile.batch, tile.row, k, p.m, p.k);
+#pragma unroll
+      for (int i = 0; i < kProducts; ++i) {
+        copy_factor<kRightTransposed, kResultN>(left + kLeftBytes, i * kResultN, p.right[i], tile.batch, tile.column, k, p.n, p.k);
+      }
+    }
+    end_copies();
+  }
+
+  // Each vector once for the tile, as f32.
+  __device__ __forceinline__ void load_vectors() {
+    const int thread = threadIdx.x;
+//@if kRowVectors > 0
+#pragma unroll
+    for (int v = 0; v < kRowVectors; ++v) {
+      if (thread < kResultN) {
+        const int column = tile.column + thread;
+        store_number(shared + kRowVectorsAt + (v * kResultN + thread) * 4, column < p.n ? row_vector(p, v, tile.batch, column) : 0.0f);
+      }
+    }
+//@endif
+//@if kColumnVectors > 0
+#pragma unroll
+    for (int v = 0; v < kColumnVectors; ++v) {
+      if (thread < kTileM) {
+        const int row = tile.row + thread;
+        store_number(shared + kColumnVectorsAt + (v * kTileM + thread) * 4, row < p.m ? column_vector(p, v, tile.batch, row) : 0.0f);
+      }
+    }
+//@endif
+  }
+
+  // What a warp multiplies at a time, 32 bytes deep: step `step` of a stage, of all its rows.
+  __device__ __forceinline__ void load_left(unsigned (&fragments)[kBlocks][4], int stage, int step) const {
+    const unsigned left = shared + stage * kStageBytes;
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      const int row = warp_row * kWarpM + block * 16;
+      if constexpr (kLeftTransposed) {
+        load_matrices_transposed(fragments[block], left + place_in_columns(row + lane / 8 % 2 * 8, step * 16 + lane / 16 * 8 + lane % 8));
+      } else {
+        load_matrices(fragments[block], left + row * kDepthBytes + place_in_rows(lane % 16, step * 32 + lane / 16 * 16));
+      }
+    }
+  }
+
+  // And of 16 columns.
+  __device__ __forceinline__ void load_right(unsigned (&fragment)[4], int stage, int step, int pair) const {
+    const unsigned right = shared + stage * kStageBytes + kLeftBytes;
+    const int column = pair * 16 / kSubtileColumns * kResultN + warp_column * kSubtileColumns + pair * 16 % kSubtileColumns;
+    if constexpr (kRightTransposed) {
+      load_matrices_transposed(fragment, right + place_in_columns(column + lane / 16 * 8, step * 16 + lane / 8 % 2 * 8 + lane % 8));
+    } else {
+      load_matrices(fragment, right + column * kDepthBytes + place_in_rows(lane / 16 * 8 + lane % 8, step * 32 + lane / 8 % 2 * 16));
+    }
+  }
+
+  // The first stages' copies are on their way, and sums are zero.
+  __device__ __forceinline__ void begin_tile() {
+#pragma unroll
+    for (int stage = 0; stage < kStages - 1; ++stage) copy_stage(stage, stage);
+    load_vectors();
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (int column = 0; column < kWarpN / 8; ++column) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[block][column][i] = 0;
+      }
+    }
+    wait_copies<kStages - 2>();
+    __syncthreads();
+  }
+
+//@if kPromotes
+  // Sums of instructions take registers, so that fragments of few columns are loaded at a time. After a stage all threads meet: the next one's copies have
+  // arrived, and this one is filled anew.
+  __device__ __forceinline__ void multiply_step(int stage, int step) {
+    unsigned left[kBlocks][4];
+    load_left(left, stage, step);
+#pragma unroll
+    for (int pair = 0; pair < kWarpN / 16; ++pair) {
+      unsigned right[4];
+      load_right(right, stage, step, pair);
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          Sum made[4];
+          multiply(made, left[block], right[half * 2], right[half * 2 + 1]);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[block][pair * 2 + half][i] += made[i];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply_tile() {
+    begin_tile();
+    int stage = 0;
+    int before = kStages - 1;
+#pragma unroll 1
+    for (int block = 0; block * kTileK < p.k; ++block) {
+      copy_stage(before, block + kStages - 1);
+      // Not unrolled: ptxas would load the next step's fragments, too, and spill.
+#pragma unroll 1
+      for (int step = 0; step < kSteps; ++step) multiply_step(stage, step);
+      wait_copies<kStages - 2>();
+      __syncthreads();
+      before = stage;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+  }
+
+//@else
+  struct Fragments {
+    unsigned left[kBlocks][4];
+    unsigned right[kWarpN / 16][4];
+  };
+  __device__ __forceinline__ void load_fragments(Fragments& fragments, int stage, int step) const {
+    load_left(fragments.left, stage, step);
+#pragma unroll
+    for (int pair = 0; pair < kWarpN / 16; ++pair) load_right(fragments.right[pair], stage, step, pair);
+  }
+  __device__ __forceinline__ void multiply_step(const Fragments& fragments) {
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (int column = 0; column < kWarpN / 8; ++column) {
+        const unsigned(&right)[4] = fragments.right[column / 2];
+        multiply(sums[block][column], fragments.left[block], right[column % 2 * 2], right[column % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  // While a step's products run, the next step's fragments are loaded. Before a stage's first ones all threads meet: its copies have arrived, and the stage before
+  // was read by all, so that it is filled anew.
+  __device__ __forceinline__ void multiply_tile() {
+    begin_tile();
+    Fragments fragments[2];
+    load_fragments(fragments[0], 0, 0);
+    int stage = 0;
+    int before = kStages - 1;
+#pragma unroll 1
+    for (int block = 0; block * kTileK < p.k; ++block) {
+      const int next = stage + 1 == kStages ? 0 : stage + 1;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (step + 1 == kSteps) {
+          wait_copies<kStages - 2>();
+          __syncthreads();
+        }
+        load_fragments(fragments[(step + 1) % 2], step + 1 == kSteps ? next : stage, (step + 1) % kSteps);
+        if (step == 0) copy_stage(before, block + kStages - 1);
+        multiply_step(fragments[step % 2]);
+      }
+      before = stage;
+      stage = next;
+    }
+  }
+
+//@endif
+//@if kTileInputs > 0
+  // The full operands' 16 rows of a block, into its slot. A group of copies, also where no block is left.
+  __device__ __forceinline__ void copy_inputs(int block) {
+    if (block < kBlocks) {
+      const int row = tile.row + warp_row * kWarpM + block * 16;
+      const int column = tile.column + warp_column * kSubtileColumns;
+#pragma unroll
+      for (int i = 0; i < kTileInputs; ++i) copy_input(p, i, shared + block % kSlots * kSlotBytes, row, column, tile.batch);
+    }
+    end_copies();
+  }
+
+//@endif
+  // 16 columns of a block.
+  __device__ __forceinline__ void run_chain(int block, int column, unsigned slot) {
+    constexpr int kInputs = kTileInputs > 0 ? kTileInputs : 1;
+    float inputs[kInputs][8];
+//@if kTileInputs > 0
+#pragma unroll
+    for (int i = 0; i < kTileInputs; ++i) load_input(i, inputs[i], slot, column);
+//@endif
+    float in_row[kRowVectors > 0 ? kRowVectors : 1][2][2];  // of two pairs of columns
+#pragma unroll
+    for (int v = 0; v < kRowVectors; ++v) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = v * kResultN + warp_column * kSubtileColumns + column + i * 8 + lane % 4 * 2;
+        load_pair(in_row[v][i][0], in_row[v][i][1], shared + kRowVectorsAt + at * 4);
+      }
+    }
+    float in_column[kColumnVectors > 0 ? kColumnVectors : 1][2];  // of two rows
+#pragma unroll
+    for (int v = 0; v < kColumnVectors; ++v) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = v * kTileM + warp_row * kWarpM + block * 16 + i * 8 + lane / 4;
+        in_column[v][i] = load_number(shared + kColumnVectorsAt + at * 4);
+      }
+    }
+    float made[8];
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {  // rows +0, +8, then the same of the next 8 columns
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float product[kProducts], tile_values[kInputs], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
+#pragma unroll
+        for (int i = 0; i < kProducts; ++i) {
+          product[i] = static_cast<float>(sums[block][(i * kSubtileColumns + column) / 8 + pair / 2][pair % 2 * 2 + e]);
+        }
+#pragma unroll
+        for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][pair * 2 + e];
+#pragma unroll
+        for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
+#pragma unroll
+        for (int v = 0; v < kColumnVectors; ++v) column_of[v] = in_column[v][pair % 2];
+        made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_of);
+      }
+    }
+    store_result(made, slot + kResultAt, column);
+  }
+
+  // Slots are free when no stage is read any more: the last step loads fragments, too, of which nothing becomes.
+  __device__ __forceinline__ void finish_tile() {
+    __syncthreads();
+//@if kTileInputs > 0
+#pragma unroll
+    for (int block = 0; block < kSlots; ++block) copy_inputs(block);
+//@endif
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      // The compiler is told that these may change, or it would compute the addresses of all blocks first, and keep them in registers that it lacks.
+      asm volatile("" : "+r"(lane), "+r"(shared), "+r"(tile.row), "+r"(tile.column), "+r"(warp_row), "+r"(warp_column));
+      const unsigned slot = shared + block % kSlots * kSlotBytes;
+//@if kTileInputs > 0
+      wait_copies<kSlots - 1>();
+      __syncwarp();
+//@endif
+#pragma unroll
+      for (int column = 0; column < kSubtileColumns; column += 16) run_chain(block, column, slot);
+      __syncwarp();
+      store_rows_of_result(p, slot + kResultAt, tile.row + warp_row * kWarpM + block * 16, tile.column + warp_column * kSubtileColumns, tile.batch);
+      __syncwarp();
+//@if kTileInputs > 0
+      copy_inputs(block + kSlots);
+//@endif
+    }
+  }
+};
+
+__device__ __forceinline__ void run_gemm(const Params& p) {
+  Quarter quarter(p, shared_memory<kSharedBytes>());
+  quarter.multiply_tile();
+  quarter.finish_tile();
+}
+//@end

@@ -1,0 +1,96 @@
+// Emitted products that host a chain where warps multiply (sm_80 to sm_89, sm_120), run on the CPU by a model of cp.async, ldmatrix and mma.sync, against sums in
+// f64; and what the model must find in kernels that were broken on purpose.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emitted/gemm_run.hpp"
+
+namespace epifuse::test {
+namespace {
+
+// GPUs of which a product of few tiles has one or more for each multiprocessor.
+plan::Machine machine_for(DType factor, int number) {
+  const bool is_float8 = factor == DType::f8e4m3 || factor == DType::f8e5m2;
+  static constexpr int kAll[] = {80, 86, 120, 89};
+  plan::Machine machine(is_float8 ? kAll[2 + number % 2] : kAll[number % 4], 1 + number % 7);
+  // The same kernels on a GPU whose warp groups would multiply.
+  if (number % 11 == 10) machine = plan::Machine(90, 4);
+  machine.tensor_cores = plan::TensorCores::warps;
+  return machine;
+}
+
+TEST(WarpGemmEmitted, IsTheChainOfTheProduct) {
+  std::mt19937 random(29);
+  std::map<std::string, CompiledText> compiled;
+  std::set<std::string_view> tiles;
+  for (int number = 0; number < 42; ++number) {
+    const GemmChain& chain = gemm_chains()[static_cast<std::size_t>(number) % gemm_chains().size()];
+    const GemmTypes types = kGemmTypes[static_cast<std::size_t>(number / 2) % std::size(kGemmTypes)];
+    const GemmExtents shape = drawn_extents(random, number, types.factor, 260);
+    GemmProblem problem(chain, shape, types, static_cast<unsigned>(number), machine_for(types.factor, number));
+    ASSERT_NE(problem.plan().gemm_class.warp_tile(), nullptr);
+    tiles.insert(problem.plan().gemm_class.tile_name());
+    const std::string source = source_of(problem);
+    const CompiledText& text = compiled.try_emplace(source, source).first->second;
+    for (const bool late : {false, true}) {
+      const auto wrong = run(problem, text, late);
+      ASSERT_FALSE(wrong) << *wrong << "\n"
+                          << chain.text << ", " << to_string(types.factor) << ", " << to_string(types.operand) << ", "
+                          << to_string(types.result) << ", " << shape.rows << " x " << shape.columns << " x "
+                          << shape.depth << ", " << problem.plan().gemm_class.tile_name() << ", "
+                          << (late ? "late" : "early") << ", case " << number;
+    }
+  }
+  EXPECT_EQ(tiles.size(), 3U) << "every tile was drawn";
+}
+
+struct WarpFault {
+  const char* from;
+  const char* to;
+  bool late;         ///< when copies arrive where it is found
+  const char* says;  ///< part of the report; empty: a wrong result
+};
+
+TEST(WarpGemmModel, FindsPlantedFaults) {
+  const std::vector<WarpFault> faults = {
+      {"          wait_copies<kStages - 2>();\n          __syncthreads();\n", "          __syncthreads();\n", true,
+       "found nan"},
+      {"          wait_copies<kStages - 2>();\n          __syncthreads();\n", "          wait_copies<kStages - 2>();\n",
+       true, "found nan"},
+      {"    wait_copies<kStages - 2>();\n    __syncthreads();\n",
+       "    wait_copies<kStages - 1>();\n    __syncthreads();\n", true, "found nan"},
+      {"copy_stage(before, block + kStages - 1)", "copy_stage(stage, block + kStages - 1)", false, ""},
+      {"      wait_copies<kSlots - 1>();\n", "", true, "found nan"},
+      {"      __syncwarp();\n      store_rows_of_result", "      store_rows_of_result", true, ""},
+      {"    end_copies();\n  }\n\n  // Each vector", "  }\n\n  // Each vector", true, ""},
+      {"  return at ^ ((at >> 7 & 3) << 4);", "  return at;", true, "in the same banks"},
+      {"const int bytes = bytes_inside((kTransposed ? extent : depth) - number, kFactorBytes);",
+       "const int bytes = 16;", true, "found inf"},
+  };
+  const GemmChain& chain = gemm_chains()[3];
+  const GemmExtents shape{.rows = 90, .columns = 100, .depth = 316};
+  GemmProblem problem(chain, shape, {DType::bf16, DType::bf16, DType::bf16}, 7, plan::Machine(80, 2));
+  const std::string source = source_of(problem);
+  const auto sound = run(problem, CompiledText(source), true);
+  ASSERT_FALSE(sound) << *sound;
+  for (const WarpFault& fault : faults) {
+    std::string broken = source;
+    const auto at = broken.find(fault.from);
+    ASSERT_NE(at, std::string::npos) << fault.from << "\n" << source;
+    broken.replace(at, std::strlen(fault.from), fault.to);
+    const auto wrong = run(problem, CompiledText(broken), fault.late);
+    EXPECT_NE(wrong.value_or("nothing").find(wrong ? fault.says : "a fault"), std::string::npos)
+        << wrong.value_or("nothing") << "\n"
+        << fault.from;
+  }
+}
+
+}  // namespace
+}  // namespace epifuse::test
