@@ -36,6 +36,11 @@ TAILS = [
     ("gate → int8 per 128", f"q, s = quantize({GATE}, i8, 128); return q, s"),
     ("residual, norm → fp8 per row", f"{RESIDUAL}; q, s = quantize(y, f8e4m3); return h, q, s"),
     ("residual, norm → int8 per row", f"{RESIDUAL}; q, s = quantize(y, i8); return h, q, s"),
+    ("residual, norm → fp8 per 1×128", f"{RESIDUAL}; q, s = quantize(y, f8e4m3, 128); return h, q, s"),
+    ("residual, norm → fp8 per 1×128, E8M0", f"{RESIDUAL}; q, s = quantize(y, f8e4m3, 128, true); return h, q, cast(s, f8e8m0)"),
+    ("residual, norm → MXFP8", f"{RESIDUAL}; q, s = mx_quantize(y, f8e4m3); return h, q, s"),
+    ("residual, norm → MXFP8, scales in tiles", f"{RESIDUAL}; q, s = mx_quantize(y, f8e4m3); return h, q, scale_tiles(s)"),
+    ("residual, norm → int8 per 128", f"{RESIDUAL}; q, s = quantize(y, i8, 128); return h, q, s"),
     ("residual → MXFP8", "h = x + r; q, s = mx_quantize(h, f8e4m3); return h, q, s"),
     ("i32 product → bf16", "cast(x * row * column + bias, bf16)"),
 ]

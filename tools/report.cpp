@@ -91,6 +91,7 @@ Json to_json(const ReductionSummary& reduction) {
           {"segments_per_row", reduction.segments_per_row},
           {"segment_length", reduction.segment_length},
           {"segment_lanes", reduction.segment_lanes},
+          {"lane_segments", reduction.lane_segments},
           {"shared_by", reduction.shared_by},
           {"group_threads", reduction.group_threads},
           {"cluster_blocks", reduction.cluster_blocks},

@@ -55,6 +55,7 @@ struct ReductionSummary {
   std::int64_t segments_per_row;   ///< runs of a row's elements that are reduced on their own; 0: there are none
   std::int64_t segment_length;     ///< elements of each
   int segment_lanes;               ///< that reduce each, many at once; 0: warps reduce one after the other
+  bool lane_segments;              ///< reductions of segments are needed again with their elements, which lanes hold
   int group_threads;               ///< of one block, that share a row
   int cluster_blocks;              ///< that hold a row together (schedule resident)
   std::int64_t blocks_per_row;     ///< the same, or the chunks of a row (split, split_resident)

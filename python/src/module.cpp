@@ -46,6 +46,7 @@ nb::dict reduction_dict(const ReductionSummary& reduction) {
   entry["segments_per_row"] = reduction.segments_per_row;
   entry["segment_length"] = reduction.segment_length;
   entry["segment_lanes"] = reduction.segment_lanes;
+  entry["lane_segments"] = reduction.lane_segments;
   entry["shared_by"] = reduction.shared_by;
   entry["group_threads"] = reduction.group_threads;
   entry["cluster_blocks"] = reduction.cluster_blocks;

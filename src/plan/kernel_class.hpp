@@ -264,6 +264,13 @@ struct Segments {
   static constexpr auto fields() { return std::tuple{Field{"coordinates", &Segments::coordinates}}; }
 };
 
+/// Reductions over segments of rows that are needed again with the segments' elements: neighbouring lanes of a warp hold a segment in one step.
+struct LaneSegments {
+  int lanes = 1;  ///< a power of two, each with one vector
+
+  static constexpr auto fields() { return std::tuple{Field{"lanes", &LaneSegments::lanes}}; }
+};
+
 /// Results that combine rows.
 struct GridReduction {
   bool several_blocks = false;  ///< they are combined from several blocks
@@ -290,6 +297,7 @@ struct ReductionClass {
   std::variant<Resident, RowsPerGroup, ResidentShared, Looped, BySegments, Split, SplitResident> driver;
   std::optional<TransposedStore> store;
   std::optional<Segments> segments;
+  std::optional<LaneSegments> lane_segments;
   std::optional<GridReduction> grid;
   std::optional<ColumnSums> columns;
   base::InlineVector<std::uint32_t, 8>
@@ -318,16 +326,13 @@ struct ReductionClass {
   int segment_coordinates() const { return segments ? segments->coordinates : 0; }
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &ReductionClass::driver},
-                      Field{"layout", &ReductionClass::layout},
-                      Field{"threads", &ReductionClass::threads},
-                      Field{"store", &ReductionClass::store},
-                      Field{"segments", &ReductionClass::segments},
-                      Field{"grid", &ReductionClass::grid},
-                      Field{"column_sums", &ReductionClass::columns},
-                      Field{"", &ReductionClass::residency},
-                      Field{"missing", &ReductionClass::missing},
-                      Field{"", &ReductionClass::structure}};
+    return std::tuple{
+        Field{"", &ReductionClass::driver},           Field{"layout", &ReductionClass::layout},
+        Field{"threads", &ReductionClass::threads},   Field{"store", &ReductionClass::store},
+        Field{"segments", &ReductionClass::segments}, Field{"lane_segments", &ReductionClass::lane_segments},
+        Field{"grid", &ReductionClass::grid},         Field{"column_sums", &ReductionClass::columns},
+        Field{"", &ReductionClass::residency},        Field{"missing", &ReductionClass::missing},
+        Field{"", &ReductionClass::structure}};
   }
 };
 

@@ -10,6 +10,8 @@
 // segments a row has.
 //
 // Where segment means are all that results need of a row's elements, run_by_segments has one pass for the row's accumulators and the segments'.
+//
+// Lane segments need none of that: lanes agree on them within a step of any pass. Of these there is only who writes their results.
 
 //@section segment_place : combine_inner
 struct Segment {
@@ -472,5 +474,16 @@ __device__ __forceinline__ void reduce_segments(const Params& p, const Uniforms&
     if (is_leader(place) && place.exists) write_segment(p, uniforms, segment, stage[0], rows[0]);
     __syncthreads();  // the slots are free
   }
+}
+//@end
+
+//@section lane_segments
+// Segments whose reductions are needed again with their elements: kSegmentLanes neighbouring lanes hold one, a vector each.
+static_assert(kSegmentLanes <= 32 && (kSegmentLanes & (kSegmentLanes - 1)) == 0, "the lanes of a warp agree by exchange");
+
+// One of them writes what is known of it.
+template <class At>
+__device__ __forceinline__ bool writes_segment(const At& position) {
+  return static_cast<int>(threadIdx.x) % kSegmentLanes == 0 && position.end > position.begin;
 }
 //@end

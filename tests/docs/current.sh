@@ -26,7 +26,7 @@ same "$work/generated" "$work/documented" 'docs/guide/operations.md is not what 
 # Plans, but for what the compiler's version decides.
 of_compiler='^(registers|shared memory|in flight) '
 epifuse() { "$tool" "$@"; }
-for page in docs/internals/plan.md docs/internals/plan/*.md docs/internals/adding-a-schedule.md; do
+for page in docs/internals/plan.md docs/internals/plan/*.md docs/internals/adding-a-schedule.md docs/guide/quantisation.md; do
   { grep -h '^\$ epifuse dump .*--emit plan' "$page" || true; } >"$work/commands"
   while IFS= read -r command; do
     awk -v command="$command" '$0 == command { quoted = 1; next } quoted && /^```/ { exit } quoted' "$page" |

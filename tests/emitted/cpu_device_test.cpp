@@ -8,6 +8,7 @@
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
 #include "support/gradient_cases.hpp"
+#include "support/lane_segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/segment_cases.hpp"
@@ -92,6 +93,13 @@ TEST(CpuDevice, LargeRandomReductions) {
 TEST(CpuDevice, RandomSegmentsOfRows) {
   const std::uint64_t seed = test_seed(11);
   expect_all(random_segment_cases(seed, 400, 4, 800), seed);
+}
+
+TEST(CpuDevice, LaneSegments) {
+  const std::uint64_t seed = test_seed(12);
+  std::vector<Case> cases = lane_segment_cases();
+  for (const Case& test : random_lane_segment_cases(seed, 400, 4, 2000)) cases.push_back(test);
+  expect_all(cases, seed);
 }
 
 TEST(CpuDevice, SegmentsOfRows) { expect_all(segment_cases(), 0); }

@@ -15,6 +15,7 @@
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
 #include "support/gradient_cases.hpp"
+#include "support/lane_segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/segment_cases.hpp"
 
@@ -94,6 +95,7 @@ TEST_F(LeanCode, IsThatOfTheDraft) {
   for (const Case& test : random_cases(seed, 150, 1, 600)) expect_same_code(test, seed);
   for (const Case& test : random_reductions(seed, 200, 1, 1500)) expect_same_code(test, seed);
   for (const Case& test : random_segment_cases(seed, 40, 1, 4000)) expect_same_code(test, seed);
+  for (const Case& test : random_lane_segment_cases(seed, 30, 1, 3000)) expect_same_code(test, seed);
   for (const Case& test : random_gradients(seed, 80, 1500)) expect_same_code(test, seed);
   for (const char* chain : {"dropout(x, 0.1, 5, 1)", "x * rand_like(x, 5, 1)", "dropout(softmax(x, -1), 0.1, 5, 1)"}) {
     expect_same_code_of_random(chain, {34 * 64, 64, 1});

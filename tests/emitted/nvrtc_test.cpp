@@ -13,6 +13,7 @@
 
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/lane_segment_cases.hpp"
 #include "support/scope_cases.hpp"
 
 namespace epifuse::test {
@@ -122,6 +123,20 @@ TEST_F(Nvrtc, TailsAndConversionsCompileForEveryArchitecture) {
     for (const int architecture : architectures_) jobs.push_back({&kernel, architecture});
   }
   std::printf("%zu kernels for %zu architectures\n", kernels.size(), architectures_.size());
+  compile_all(jobs);
+}
+
+// Segments whose results the elements need again: one in three of their kernels. They are planned for an H100, whose clusters older ones lack.
+TEST_F(Nvrtc, LaneSegmentsCompileForEveryArchitecture) {
+  const std::vector<Inspection> kernels = kernels_of(lane_segment_cases());
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < kernels.size(); i += 3) {
+    const bool is_cluster = kernels[i].cuda().find("cluster_dims") != std::string::npos;
+    for (const int architecture : architectures_) {
+      if (!is_cluster || architecture >= 90) jobs.push_back({&kernels[i], architecture});
+    }
+  }
+  std::printf("%zu kernels\n", jobs.size());
   compile_all(jobs);
 }
 

@@ -7,6 +7,7 @@
 #include "gpu/shards.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
+#include "support/lane_segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/segment_cases.hpp"
@@ -58,6 +59,13 @@ TEST_F(Cases, SegmentsOfRows) {
   std::vector<Case> cases = segment_cases();
   for (const Case& test : random_segment_cases(seed, 600, 4, 6000)) cases.push_back(test);
   expect_all("SegmentsOfRows", cases, seed);
+}
+
+TEST_F(Cases, LaneSegments) {
+  const std::uint64_t seed = test_seed(84);
+  std::vector<Case> cases = lane_segment_cases();
+  for (const Case& test : random_lane_segment_cases(seed, 600, 4, 6000)) cases.push_back(test);
+  expect_all("LaneSegments", cases, seed);
 }
 
 // Rows for all multiprocessors.

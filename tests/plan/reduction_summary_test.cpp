@@ -93,6 +93,30 @@ TEST(Summary, TextSaysWhatLimitsAKernel) {
   EXPECT_TRUE(has(text({}), "max_sumexp of x"));
 }
 
+TEST(Summary, SaysWhatSegmentsLanesHold) {
+  const std::string chain = "h = x + r; q, s = mx_quantize(rms_norm(h, w, eps=1e-6), f8e4m3); return h, q, s";
+  const Dims shape = {4096, 7168};
+  const std::vector<TensorView> inputs = {in(DType::bf16, shape), in(DType::bf16, shape), in(DType::bf16, {7168})};
+  const PlanSummary plan = summary_of(chain, inputs);
+  ASSERT_TRUE(plan.reduction);
+  EXPECT_TRUE(plan.reduction->lane_segments);
+  EXPECT_EQ(plan.reduction->segments_per_row, 224);
+  EXPECT_EQ(plan.reduction->segment_length, 32);
+  EXPECT_EQ(plan.reduction->segment_lanes, 4);
+  ASSERT_EQ(plan.reduction->passes.size(), 2U);
+  EXPECT_EQ(plan.reduction->passes[1].reads, std::vector<std::string>{"w"});
+  ASSERT_EQ(plan.reduction->passes[1].accumulates.size(), 1U);
+  EXPECT_NE(plan.reduction->passes[1].accumulates[0].find("maximum of"), std::string::npos);
+  EXPECT_EQ(plan.reduction->passes[1].writes, (std::vector<std::string>{"h", "q", "s"}));
+  EXPECT_EQ(plan.bytes_read_again, 0U);
+  EXPECT_EQ(plan.workspace_bytes, 0U);
+  EXPECT_EQ(plan.bytes_written, (4096U * 7168 * 2 + 4096U * 224) * 2);  // all results in bf16
+  // A row of blocks that form a cluster; without clusters it is refused (refusals_test.cpp).
+  const std::vector<TensorView> wide = {in(DType::bf16, {64, 65'536}), in(DType::bf16, {64, 65'536}),
+                                        in(DType::bf16, {65'536})};
+  EXPECT_EQ(summary_of(chain, wide).reduction->cluster_blocks, 4);
+}
+
 TEST(Summary, SaysWhatSegmentsARowHas) {
   const std::vector<TensorView> inputs = floats({{1024, 16, 13, 29, 29}, {16}, {16}});
   const PlanSummary plan = summary_of("mean(relu(group_norm(x, 4, w, b)), (2, 3, 4))", inputs);

@@ -1,9 +1,11 @@
-// OCP's MX formats by their definitions, with exact arithmetic and the element types of storage.hpp. For the tests of mx_quantize.
+// Block-scaled formats by their definitions, with the element types of storage.hpp: OCP's MX formats with exact arithmetic, those of `quantize` in f32.
+// For the tests of mx_quantize and of what stands before either.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <span>
@@ -45,6 +47,31 @@ inline MxBlocks mx_blocks(std::span<const float> x, DType dtype, bool rounds_up)
       std::uint8_t code = 0;
       encode(dtype, is_finite ? scaled : std::numeric_limits<double>::quiet_NaN(), &code);
       blocks.values.push_back(code);
+    }
+  }
+  return blocks;
+}
+
+// The scale that `quantize` gives a block whose largest magnitude is `largest`.
+inline float block_scale(float largest, float most, bool power_of_two) {
+  if (!power_of_two) return largest / most;
+  int exponent = -127;
+  while (std::ldexp(static_cast<double>(most), exponent) < static_cast<double>(largest)) ++exponent;
+  return std::ldexp(1.0F, exponent);
+}
+
+// Of finite numbers; scales are the bytes of f32.
+inline MxBlocks scaled_blocks(std::span<const float> x, std::size_t block, DType dtype, bool power_of_two) {
+  const float most = dtype == DType::i8 ? 127.0F : dtype == DType::f8e4m3 ? 448.0F : 57344.0F;
+  MxBlocks blocks{std::vector<std::uint8_t>(x.size()), std::vector<std::uint8_t>(x.size() / block * 4)};
+  for (std::size_t at = 0; at < x.size(); at += block) {
+    float largest = 1e-4F;
+    for (const float value : x.subspan(at, block)) largest = std::max(largest, std::fabs(value));
+    const float scale = block_scale(largest, most, power_of_two);
+    std::memcpy(&blocks.scales[at / block * 4], &scale, 4);
+    for (std::size_t i = at; i < at + block; ++i) {
+      const float scaled = x[i] * (1 / scale);
+      encode(dtype, static_cast<double>(scaled), &blocks.values[i]);
     }
   }
   return blocks;

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "support/engine_runner.hpp"
+#include "support/lane_segment_cases.hpp"
 #include "support/reduction_case.hpp"
 #include "support/reduction_cases.hpp"
 #include "support/reductions.hpp"
@@ -290,6 +291,8 @@ TEST(Oracle, AcceptsStraightforwardEvaluationOfRandomChains) {
 TEST(Oracle, AcceptsStraightforwardEvaluationOfFixedCases) { expect_accepted(reduction_cases(), 10); }
 
 TEST(Oracle, AcceptsStraightforwardEvaluationOfSegmentsOfRows) { expect_accepted(segment_cases(), 10); }
+
+TEST(Oracle, AcceptsStraightforwardEvaluationOfLaneSegments) { expect_accepted(lane_segment_cases(), 10); }
 
 TEST(Oracle, AcceptsStraightforwardEvaluationOfSegmentMeans) { expect_accepted(segment_mean_cases(2), 10); }
 

@@ -6,7 +6,6 @@
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 
-#include "codegen/contraction.hpp"
 #include "codegen/params.hpp"
 
 namespace epifuse::codegen {
@@ -30,12 +29,17 @@ Scope ReductionChain::scope_of_input(std::size_t i) const {
 }
 
 std::string ReductionChain::variable(Value value) const {
-  return role(value).scope == Scope::row ? "row." + ChainWriter::variable(value) : ChainWriter::variable(value);
+  const Scope scope = role(value).scope;
+  return (scope == Scope::row            ? "row."
+          : scope == Scope::lane_segment ? "of_segment."
+                                         : "") +
+         ChainWriter::variable(value);
 }
 std::string ReductionChain::input(std::size_t i) const {
   const std::string name = ChainWriter::input(i);
   if (kernel_.inputs[i].access == Access::uniform) return "uniforms." + name;
-  return scope_of_input(i) == Scope::element ? name : "row." + name;
+  const Scope scope = scope_of_input(i);
+  return (scope == Scope::element ? "" : scope == Scope::lane_segment ? "of_segment." : "row.") + name;
 }
 std::string GridChain::input(std::size_t i) const {
   return kernel_.inputs[i].access == Access::uniform ? ReductionChain::input(i) : ChainWriter::input(i);
@@ -54,6 +58,16 @@ std::string ReductionChain::special_form(const Node& node, const std::array<std:
 bool ReductionChain::is_per_row(Value value) const {
   const Op op = program_.node(unshaped(value)).op;
   return role(value).scope == Scope::row && op != Op::constant && op != Op::scalar && op != Op::count;
+}
+
+std::string first_of_missing(const plan::KernelClass& kernel, std::uint32_t missing, std::string_view at) {
+  std::vector<std::string> conditions;
+  for (int d = 0; d < kernel.coordinates; ++d) {
+    if ((missing >> d & 1U) == 0) continue;
+    const bool innermost = !kernel.reduction()->layout.inner_reduction && d + 1 == kernel.coordinates;
+    conditions.push_back(fmt::format("{}[{}]{} == 0", at, d, innermost ? " + k" : ""));
+  }
+  return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
 }
 
 ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel,
@@ -331,87 +345,7 @@ std::string ReductionPasses::prefetch_held() const {
          "}\n\n";
 }
 
-// ---- elements
-
-// Of the exponentials that are held: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
-bool ReductionPasses::maximum_is_only_subtracted() const {
-  if (held_accumulator() < 0) return false;
-  const Value difference = program_.node(reduction_.residency.saved[0]).args[0];
-  const Value maximum = chain_.unshaped(program_.node(difference).args[1]);
-  const auto is_maximum = [&](Value value) { return chain_.unshaped(value) == maximum; };
-  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-    const Node& node = program_.nodes()[i];
-    const auto value = static_cast<Value>(i);
-    const bool shares = reduction_.structure.nodes[i].accumulator == held_accumulator();
-    if (shares && value != maximum && node.op != Op::sum) return false;
-    if (ir::is_shape(node.op) || value == difference) continue;
-    for (int k = 0; k < node.computed_arity(); ++k) {
-      if (is_maximum(node.args[static_cast<std::size_t>(k)])) return false;
-    }
-  }
-  return std::ranges::none_of(program_.results(), [&](const ir::Result& result) { return is_maximum(result.value); });
-}
-
-// By node: nothing in the pass uses the value but sums over hundreds of elements, or a softmax over as many whose exponentials are held: these
-// have the error of the argument's last place anyway. Segments may have few.
-plan::Marks ReductionPasses::terms_of(int pass, const plan::Marks& computed) const {
-  const int softmax = maximum_is_only_subtracted() ? held_accumulator() : -1;
-  plan::Marks terms(computed.size(), kernel_.tuning.cheap_terms && !reduction_.structure.is_segment_pass(pass) &&
-                                         outputs_of(pass).empty());
-  const auto is_used = [&](Value value) { terms[static_cast<std::size_t>(chain_.unshaped(value))] = false; };
-  for (const Value value : reduction_.residency.saved) is_used(value);
-  for (const std::size_t i : fed_by(pass)) {
-    const Accumulator& a = reduction_.structure.accumulators[i];
-    const bool sums = a.kind == AccumulatorKind::sum || a.kind == AccumulatorKind::moments;
-    if (!sums && static_cast<int>(i) != softmax) is_used(a.argument);
-  }
-  for (std::size_t i = 0; i < computed.size(); ++i) {
-    const Node& node = program_.nodes()[i];
-    if (!computed[i] || !ir::is_computed(node.op)) continue;
-    for (int k = 0; k < node.computed_arity(); ++k) is_used(node.args[static_cast<std::size_t>(k)]);
-  }
-  return terms;
-}
-
-std::string ReductionPasses::element_function(int pass) {
-  const plan::Marks computed = plan::computed_in_pass(program_, reduction_.structure, pass, reduction_.residency.saved);
-  std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
-  for (const std::size_t i : inputs_of(pass))
-    parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
-  for (const Value value : reduction_.residency.saved) {
-    if (!is_seen_by(pass, value)) continue;
-    parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
-  }
-  const plan::Marks terms = terms_of(pass, computed);
-  std::string body;
-  const Contraction contraction(program_, kernel_, chain_, computed, terms);
-  for (std::size_t i = 0; i < computed.size(); ++i) {
-    const Node& node = program_.nodes()[i];
-    if (!computed[i] || contraction.is_inlined(i) || !ir::is_computed(node.op)) continue;
-    const auto value = static_cast<Value>(i);
-    const bool saved = is_saved(value);
-    const std::string contracted = contraction.text(i);
-    body +=
-        fmt::format("  {}t{} = {};\n", saved ? "" : fmt::format("const {} ", type_of(chain_.kind(value))), i,
-                    contracted.empty() ? chain_.computation(value, terms[i], contraction.arguments(i)) : contracted);
-  }
-  for (const std::size_t i : fed_by(pass)) {
-    parameters.push_back(fmt::format("Real& value_{}", i));
-    body += fmt::format("  value_{} = {};\n", i,
-                        chain_.argument(reduction_.structure.accumulators[i].argument, Kind::real));
-  }
-  for (const std::size_t i : outputs_of(pass)) {
-    const Value value = program_.results()[i].value;
-    parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
-    body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(value));
-  }
-  return fmt::format("// One element of pass {}.\n__device__ __forceinline__ void element_{}({}) {{\n{}}}\n\n", pass,
-                     pass, fmt::join(parameters, ", "), body);
-}
-
-std::string ReductionPasses::element_of(std::size_t input, const std::string& packet) const {
-  return fmt::format("{}.real<{}>(e)", packet, type_of(input_kinds_[input]));
-}
+// ---- what a thread reads once
 
 std::string ReductionPasses::read_hoisted(int pass, const std::string& indent, std::string_view position) {
   std::string out;
@@ -509,78 +443,6 @@ std::string ReductionPasses::write_batch() {
       "TransposedTile& tile) {{\n{0}#pragma unroll\n  for (int e = 0; e < kElements; ++e) {{\n{1}#pragma unroll\n"
       "    for (int i = 0; i < kBatch; ++i) {{\n{2}      element_{3}({4});\n{5}    }}\n{6}  }}\n{7}}}\n\n",
       reads, results, known, pass, fmt::join(arguments, ", "), keeps, puts, writes);
-}
-
-// What a thread holds of a step, back in registers.
-std::string ReductionPasses::taken(const std::string& type, const std::string& name, std::string_view held) {
-  return fmt::format("{0} {1} = load_held<{0}>({2}.chunks16 + Held::k_{1} * kThreads);\n", type, name, held);
-}
-
-std::string ReductionPasses::element_loop(int pass, const std::string& indent, std::string_view held,
-                                          std::string_view position, std::string_view values) {
-  std::string before;
-  std::string inside;
-  std::string after;
-  std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
-  for (const std::size_t i : inputs_of(pass)) {
-    const std::string name = input_name(program_, i);
-    if (is_kept(i)) {
-      arguments.push_back(element_of(i, fmt::format("{}.{}", held, name)));
-      continue;
-    }
-    if (reduction_.residency.hoisted[i]) {
-      arguments.push_back(element_of(i, name));
-      continue;
-    }
-    if (is_per_segment(pass, i)) {
-      arguments.push_back("of_segment." + name);
-      continue;
-    }
-    std::string packet =
-        reduction_.residency.held[i] && !reduction_.is_in_shared_memory() ? fmt::format("{}.{}", held, name) : name;
-    if (reduction_.residency.held[i] && reduction_.is_in_shared_memory()) {
-      before += indent + taken(fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)), name, held);
-    } else if (!reduction_.residency.held[i]) {
-      prelude_.require("packet");
-      before += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);
-      before += indent + access("read", kernel_.inputs[i], name, name, position);
-    }
-    arguments.push_back(element_of(i, packet));
-  }
-  const plan::Marks computed = plan::computed_in_pass(program_, reduction_.structure, pass, reduction_.residency.saved);
-  std::string keeps;
-  for (const Value value : reduction_.residency.saved) {
-    if (!is_seen_by(pass, value)) continue;
-    const std::string name = fmt::format("t{}", chain_.unshaped(value));
-    arguments.push_back(reduction_.is_in_shared_memory() ? name + ".values[e]" : fmt::format("{}.{}[e]", held, name));
-    if (!reduction_.is_in_shared_memory()) continue;
-    const std::string type = fmt::format("Saved<{}>", type_of(chain_.kind(value)));
-    if (computed[static_cast<std::size_t>(value)]) {
-      before += fmt::format("{}{} {};\n", indent, type, name);
-      keeps += fmt::format("{0}store_held({1}.chunks16 + Held::k_{2} * kThreads, {2});\n", indent, held, name);
-    } else {
-      before += indent + taken(type, name, held);
-    }
-  }
-  for (const std::size_t i : fed_by(pass)) arguments.push_back(fmt::format("values_{}[{}]", i, values));
-  for (const std::size_t i : outputs_of(pass)) {
-    const std::string name = (is_transposed(i) ? "transposed." : "") + output_name(program_, i);
-    const std::string_view type = storage_type(kernel_.outputs[i].dtype);
-    prelude_.require("packet");
-    if (!is_transposed(i)) before += fmt::format("{}Packet<{}> {};\n", indent, type, name);
-    inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
-    arguments.push_back(fmt::format("result_{}", i));
-    after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name, type, i);
-  }
-  std::string out = before;
-  out += fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  element_{2}({3});\n{4}{0}}}\n",
-                     indent, inside, pass, fmt::join(arguments, ", "), after);
-  out += keeps;
-  for (const std::size_t i : outputs_of(pass)) {
-    if (is_transposed(i)) continue;
-    out += indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
-  }
-  return out;
 }
 
 }  // namespace epifuse::codegen

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/chain.hpp"
+#include "codegen/reduction/loops.hpp"
 #include "plan/plan.hpp"
 
 namespace epifuse::codegen {
@@ -41,6 +42,9 @@ class GridChain : public ReductionChain {
   std::string variable(ir::Value value) const override { return ChainWriter::variable(value); }
   std::string input(std::size_t i) const override;
 };
+
+/// A condition in front of a store: a result that lacks parallel dimensions is written by their first element. `at`: coordinates.
+std::string first_of_missing(const plan::KernelClass& kernel, std::uint32_t missing, std::string_view at);
 
 /// The text of passes; they are counted from 0.
 class ReductionPasses {
@@ -94,8 +98,10 @@ class ReductionPasses {
   /// A result that is transposed in shared memory.
   bool is_transposed(std::size_t output) const { return plan::is_transposed(kernel_, program_, output); }
 
-  /// The function element_N that computes one element of a pass.
-  std::string element_function(int pass);
+  /// What is known of a lane segment, and its accumulators.
+  std::string segment_structs();
+  /// The functions element_N that compute one element of a pass: one for each of its loops.
+  std::string element_functions(int pass);
   /// The loop that runs it over one vector; `held`, `position` and `values` (the index of a value) are text. What all elements of a segment
   /// share is a member of `of_segment`.
   std::string element_loop(int pass, const std::string& indent, std::string_view held, std::string_view position,
@@ -111,13 +117,22 @@ class ReductionPasses {
   std::vector<std::size_t> inputs_of(int pass) const;
 
  private:
+  PassNeeds needs_of(int pass) const;
+  std::string element_function(int pass, std::size_t k, const std::vector<ElementLoop>& loops);
+  std::string element_text(int pass, const ElementLoop& loop);
+  static std::string name_of_element(int pass, std::size_t k, const std::vector<ElementLoop>& loops);
+  std::string vectors_read(int pass, const PassNeeds& needs, const std::string& indent, std::string_view held,
+                           std::string_view position);
+  std::string vectors_saved(int pass, const PassNeeds& needs, const std::string& indent, std::string_view held) const;
+  std::string one_loop(int pass, std::size_t k, const std::vector<ElementLoop>& loops, const std::string& indent,
+                       std::string_view held, std::string_view values);
   std::string element_of(std::size_t input, const std::string& packet) const;
   bool is_saved(ir::Value value) const;
   bool is_seen_by(int pass, ir::Value saved) const;
   std::string copy(std::size_t i, const std::string& indent, const std::string& chunks16);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);
   bool maximum_is_only_subtracted() const;
-  plan::Marks terms_of(int pass, const plan::Marks& computed) const;
+  plan::Marks terms_of(int pass, const ElementLoop& loop) const;
 
   const ir::Program& program_;
   const plan::KernelClass& kernel_;

@@ -214,7 +214,10 @@ class ReductionEmitter {
             !reduction_.layout.tensor_aligned,
         "a vector is in bounds and lies in one line: its position says nothing else");
     add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
-    add("kMixed", reduction_.layout.tensor_aligned && reduction_.threads.group <= 32,
+    if (reduction_.lane_segments)
+      add("kSegmentLanes", reduction_.lane_segments->lanes, "lanes of a warp hold a segment of a row in one step");
+    add("kMixed",
+        (reduction_.layout.tensor_aligned && reduction_.threads.group <= 32) || reduction_.lane_segments.has_value(),
         "every warp has ends of rows: one code for all vectors");
     if (reduction_.is_resident() && !reduction_.is_in_shared_memory())
       add("kHoldsExponentials", passes_.held_accumulator() >= 0, "threads keep exponentials for later passes");
@@ -251,8 +254,9 @@ class ReductionEmitter {
     if (reduction_.prefetches()) out += passes_.prefetch_held();
     out += stages_.row();
     out += stages_.grid_struct();
+    if (reduction_.lane_segments) out += passes_.segment_structs();
     if (transposes_stores()) out += transposed_store();
-    for (int pass = 0; pass <= reduction_.structure.output_pass; ++pass) out += passes_.element_function(pass);
+    for (int pass = 0; pass <= reduction_.structure.output_pass; ++pass) out += passes_.element_functions(pass);
     if (has_segment_means()) out += stages_.segment_struct();
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) out += stages_.stage_struct(stage);
     if (reduction_.reduces_segments_by_lanes()) out += passes_.held_vector_struct();
@@ -473,7 +477,7 @@ class ReductionEmitter {
                                      ? fmt::format("p.{}[0]", name)
                                      : fmt::format("p.{0}[row_offset(place, p.strides_{0}, k)]", name);
       body +=
-          fmt::format("    {}{} = from_real<{}>({});\n", stages_.first_of_missing(reduction_.missing[i], "place.at"),
+          fmt::format("    {}{} = from_real<{}>({});\n", first_of_missing(kernel_, reduction_.missing[i], "place.at"),
                       target, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
     }
     return "// Results of one element per row: one thread of the group writes them.\n"

@@ -2,13 +2,13 @@
 // templates/reduction/accumulate.cuh. Called by reduction.cpp.
 #include "codegen/reduction/stages.hpp"
 
-#include <array>
 #include <vector>
 
 #include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
 #include "codegen/params.hpp"
+#include "codegen/reduction/accumulators.hpp"
 #include "codegen/source.hpp"
 #include "ir/marks.hpp"
 
@@ -35,20 +35,6 @@ std::string indented(const std::string& lines) {
   }
   return out;
 }
-
-struct AccumulatorText {
-  std::string_view section;
-  std::string_view type;
-};
-constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum"},
-                                                           {"product", "Product"},
-                                                           {"maximum_of", "Maximum"},
-                                                           {"minimum_of", "Minimum"},
-                                                           {"any_of", "Any"},
-                                                           {"all_of", "All"},
-                                                           {"moments", "Moments"},
-                                                           {"max_sumexp", "MaxSumExp"}}};
-const AccumulatorText& text_of(AccumulatorKind kind) { return kAccumulators[static_cast<std::size_t>(kind)]; }
 
 }  // namespace
 
@@ -141,47 +127,11 @@ std::string ReductionStages::row_operations(int stage) {
 }
 
 std::string ReductionStages::result_of(const Node& node, const NodeRole& role, std::string_view set) const {
-  const std::string name = fmt::format("{}.a{}", set, role.accumulator);
-  switch (reduction_.structure.accumulators[static_cast<std::size_t>(role.accumulator)].kind) {
-    case AccumulatorKind::sum:
-      return node.op == Op::mean ? fmt::format("{}.total / {}", name, count_of(role)) : name + ".total";
-    case AccumulatorKind::product:
-      return name + ".total";
-    case AccumulatorKind::maximum:
-      return name + ".largest";
-    case AccumulatorKind::minimum:
-      return name + ".smallest";
-    case AccumulatorKind::any:
-    case AccumulatorKind::all:
-      return name + ".truth != Real(0)";
-    case AccumulatorKind::moments:
-      return role.second ? fmt::format("{}.variance(Real({}))", name, node.constant) : name + ".average()";
-    case AccumulatorKind::max_sumexp:
-      return !role.second ? name + ".largest" : name + (is_guarded(node) ? ".guarded_sumexp()" : ".sumexp()");
-  }
-  return {};
-}
-
-std::string ReductionStages::count_of(const NodeRole& role) const {
-  const Accumulator& a = reduction_.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
-  if (!a.grid) return a.segment ? "Real(p.segment_length)" : "Real(p.row_length)";
-  const Scope of = chain_.role(a.argument).scope;
-  std::string count = of == Scope::element   ? "Real(p.row_length) * "
-                      : of == Scope::segment ? "Real(p.segments_per_row) * "
-                                             : "";
-  count += "Real(p.rows > 0 ? p.rows_per_result : 0)";  // of no rows at all a result is made too, as if they were one
-  if (!reduction_.layout.inner_reduction) count += " * Real(p.row_columns)";
-  return "(" + count + ")";
+  return codegen::result_of(program_, reduction_, chain_, node, role, set);
 }
 
 bool ReductionStages::holds_exponentials(std::size_t accumulator) const {
   return static_cast<int>(accumulator) == passes_.held_accumulator();
-}
-
-// sum(exp(v - where(isinf(m), 0, m))) rather than sum(exp(v - m)).
-bool ReductionStages::is_guarded(const Node& sum) const {
-  const Node& difference = program_.node(program_.node(sum.args[0]).args[0]);
-  return program_.node(chain_.unshaped(difference.args[1])).op == Op::where;
 }
 
 // The members of a set of accumulators, and what all sets can do; without the closing brace.
@@ -514,8 +464,9 @@ std::string ReductionStages::write_segment() {
     const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
                                    ? "0"
                                    : fmt::format("offset_of(segment.at, p.strides_{})", name);
-    body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n", first_of_missing(reduction_.missing[i], "segment.at"),
-                        name, offset, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+    body += fmt::format("  {}p.{}[{}] = from_real<{}>({});\n",
+                        first_of_missing(kernel_, reduction_.missing[i], "segment.at"), name, offset,
+                        storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
   }
   return means + fmt::format(
                      "// Results of one element per segment: one thread of those that know it writes them.\n"
@@ -567,16 +518,6 @@ std::string ReductionStages::write_grid() const {
          "uniforms, const Place& "
          "place, const GridStage& grid) {\n" +
          body + "}\n\n";
-}
-
-std::string ReductionStages::first_of_missing(std::uint32_t missing, std::string_view at) const {
-  std::vector<std::string> conditions;
-  for (int d = 0; d < kernel_.coordinates; ++d) {
-    if ((missing >> d & 1U) == 0) continue;
-    const bool innermost = !reduction_.layout.inner_reduction && d + 1 == kernel_.coordinates;
-    conditions.push_back(fmt::format("{}[{}]{} == 0", at, d, innermost ? " + k" : ""));
-  }
-  return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
 }
 
 std::string ReductionStages::add_to_grid(int pass, std::string_view position, std::string_view count,

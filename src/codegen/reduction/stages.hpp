@@ -40,8 +40,6 @@ class ReductionStages {
   std::string write_grid() const;
   /// Feeds the accumulators of grid reductions with the values of `count` vectors.
   std::string add_to_grid(int pass, std::string_view position, std::string_view count, const std::string& indent) const;
-  /// A condition in front of a store: a result that lacks parallel dimensions is written by their first element. `at`: coordinates.
-  std::string first_of_missing(std::uint32_t missing, std::string_view at) const;
   /// A reduction's result, from its accumulator, a member of `set`.
   std::string result_of(const ir::Node& node, const plan::NodeRole& role, std::string_view set) const;
 
@@ -49,9 +47,7 @@ class ReductionStages {
   bool is_row_operation(std::size_t i) const;
   bool is_row_operand(std::size_t input) const;
   std::string row_operations(int stage);
-  std::string count_of(const plan::NodeRole& role) const;
   bool holds_exponentials(std::size_t accumulator) const;
-  bool is_guarded(const ir::Node& sum) const;
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;
   std::string exponentials(int stage) const;
   std::string accumulate(int stage, const std::vector<std::size_t>& accumulators);

@@ -555,7 +555,9 @@ Arithmetic choose_arithmetic(const Program& program, const KernelClass& kernel) 
   choice.narrow();
   chosen.formulas = choice.formulas();
   for (std::size_t r = 0; r < chosen.errors.size(); ++r) chosen.errors[r] = choice.error(r);
-  chosen.cheap_rows = rounds_to_few_bits(kernel);
+  // Scales of lane segments are exact results, of which a last bit of the elements may decide.
+  chosen.cheap_rows = rounds_to_few_bits(kernel) &&
+                      (kernel.reduction() == nullptr || !kernel.reduction()->structure.has_lane_segments());
   for (std::size_t i = 0; i < count; ++i) {
     if (program.nodes()[i].op == Op::exp && chosen.formulas[i] == nullptr) chosen.cheap_rows = false;
   }

@@ -62,7 +62,7 @@ class ReductionAnalysis {
   void assign_all() {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) assign(static_cast<Value>(i));
     for (const Accumulator& accumulator : structure_.accumulators) {
-      if (!accumulator.ends_with_grid()) structure_.stages = std::max(structure_.stages, accumulator.stage);
+      if (accumulator.has_stage()) structure_.stages = std::max(structure_.stages, accumulator.stage);
     }
     for (Accumulator& accumulator : structure_.accumulators) {
       if (accumulator.segment) accumulator.stage = structure_.stages + 1;
@@ -70,7 +70,7 @@ class ReductionAnalysis {
     // Segments have a pass of their own behind all stages, and results that vary within rows another one.
     structure_.output_pass = structure_.has_segments() ? structure_.stages : std::max(structure_.stages - 1, 0);
     const auto wait_for = [&](Value value) {
-      if (role(value).scope != Scope::element) return;
+      if (!is_computed_in_passes(role(value).scope)) return;
       const int known = structure_.has_segments() ? structure_.stages + 1 : role(value).stage;
       structure_.output_pass = std::max(structure_.output_pass, known);
     };
@@ -117,8 +117,11 @@ class ReductionAnalysis {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const auto value = static_cast<Value>(i);
       if (mask(value) == 0 || !is_broadcast_back(value)) continue;
-      if (chosen && mask(*chosen) != mask(value)) refuse_two_rows(*chosen, value);
-      chosen = value;
+      if (!chosen) {
+        chosen = value;
+      } else if (mask(*chosen) != mask(value)) {
+        chosen = row_of_two(*chosen, value);
+      }
     }
     // Nothing is needed again: the fewest dimensions make the row, the other reductions go on as grid reductions.
     for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
@@ -132,6 +135,18 @@ class ReductionAnalysis {
       if (fewer > 0 || (fewer == 0 && is_inner)) chosen = value;
     }
     if (chosen) structure_.reduced = mask(*chosen);
+  }
+
+  // Of two reductions that are broadcast back: the one over the row. The other one is over lane segments of it.
+  Value row_of_two(Value a, Value b) {
+    const bool is_first = std::popcount(mask(a)) > std::popcount(mask(b));
+    const Value row = is_first ? a : b;
+    const Value segment = is_first ? b : a;
+    if (!is_segment_of(mask(row), mask(segment), space_.rank())) refuse_two_rows(a, b);
+    if (lane_segment_ && mask(*lane_segment_) != mask(segment)) refuse_two_segmentations(*lane_segment_, segment);
+    lane_segment_ = segment;
+    structure_.lane_segment = mask(segment);
+    return row;
   }
 
   [[noreturn]] void refuse_two_rows(Value a, Value b) const {
@@ -152,14 +167,14 @@ class ReductionAnalysis {
 
   // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's elements.
   void choose_segments() {
-    std::optional<Value> chosen;
+    std::optional<Value> chosen = lane_segment_;
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const auto value = static_cast<Value>(i);
       if (!is_segment(mask(value))) continue;
       if (chosen && mask(*chosen) != mask(value)) refuse_two_segmentations(*chosen, value);
       chosen = value;
     }
-    if (chosen) structure_.segment = mask(*chosen);
+    if (chosen && !lane_segment_) structure_.segment = mask(*chosen);
   }
 
   bool is_segment(std::uint32_t reduces) const { return is_segment_of(structure_.reduced, reduces, space_.rank()); }
@@ -191,12 +206,15 @@ class ReductionAnalysis {
     for (int k = 0; k < n.computed_arity(); ++k) {
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
       r.stage = std::max(r.stage, arg.stage);
+      if (is_computed_in_passes(arg.scope)) r.phase = std::max(r.phase, arg.phase);
       is_of_pass = is_of_pass || (arg.scope == Scope::row && arg.stage > 0);
       is_of_grid = is_of_grid || arg.scope == Scope::grid;
       is_of_segment = is_of_segment || arg.scope == Scope::segment;
       is_of_columns = is_of_columns || arg.scope == Scope::column;
     }
-    r.scope = (span(value) & structure_.reduced) != 0 ? Scope::element : Scope::row;
+    r.scope = (span(value) & structure_.reduced) == 0                                        ? Scope::row
+              : structure_.lane_segment != 0 && (span(value) & structure_.lane_segment) == 0 ? Scope::lane_segment
+                                                                                             : Scope::element;
     r.per_segment = structure_.segment != 0 && r.scope == Scope::element && (span(value) & structure_.segment) == 0;
     if (segment_means_ != nullptr && segment_means_->within[static_cast<std::size_t>(value)]) is_of_segment = true;
     if (ir::is_reduction(n.op) && mask(value) != 0) {
@@ -229,6 +247,8 @@ class ReductionAnalysis {
     const std::uint32_t rows = structure_.reduced;
     const std::uint32_t reduces = mask(value);
     if (of_grid) refuse_after_grid(value);
+    if (role(node(value).args[0]).scope == Scope::lane_segment) refuse_of_segment(value);
+    if (structure_.lane_segment != 0 && reduces == structure_.lane_segment) return reduce_lane_segments(value);
     if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
     const bool is_of_whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
     if (!is_of_whole_rows && (reduces & ~rows) == 0) refuse_scattered(value);
@@ -243,6 +263,14 @@ class ReductionAnalysis {
     r.accumulator = accumulator_for(value, is_grid ? Scope::grid : Scope::row, r.second);
     r.scope = is_grid ? Scope::grid : Scope::row;
     r.stage = is_grid ? r.stage : structure_.accumulators[static_cast<std::size_t>(r.accumulator)].stage;
+    r.phase = 0;
+  }
+
+  void reduce_lane_segments(Value value) {
+    NodeRole& r = role(value);
+    r.scope = Scope::lane_segment;
+    r.accumulator = accumulator_for(value, Scope::lane_segment, r.second);
+    ++r.phase;
   }
 
   void reduce_segments(Value value) {
@@ -264,6 +292,7 @@ class ReductionAnalysis {
     const std::uint32_t reduces = mask(value);
     const Value argument = node(value).args[0];
     const std::uint32_t inner = reduces & structure_.reduced;
+    if (lane_segment_) refuse_beside_lane_segments(value);
     const bool is_of_all = span(argument) == all_dimensions() && (inner == 0 || is_segment(inner));
     if (!is_of_all || structure_.segment != 0 || structure_.grid != 0) refuse_partial_row(value);
     if (node(value).op != Op::sum && node(value).op != Op::mean) refuse_no_sum(value);
@@ -291,6 +320,13 @@ class ReductionAnalysis {
     role(value) = {.scope = Scope::column};
   }
 
+  [[noreturn]] void refuse_beside_lane_segments(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' combines the chain's rows, and '{}' reduces segments of them, whose "
+         "results are needed with the rows' elements again: threads that keep sums from row to row have no registers "
+         "for both. Give '{}' a chain of its own",
+         name(value), name(*lane_segment_), name(value));
+  }
   [[noreturn]] void refuse_no_sum(Value value) const {
     fail(
         unsupported,
@@ -351,7 +387,7 @@ class ReductionAnalysis {
     return std::nullopt;
   }
 
-  // `of`: row, segment or grid.
+  // `of`: row, segment, lane segment or grid.
   int accumulator_for(Value value, Scope of, bool& second) {
     const Node& n = node(value);
     AccumulatorKind kind = kind_of(n.op);
@@ -366,15 +402,17 @@ class ReductionAnalysis {
     }
     const bool is_grid = of == Scope::grid;
     const bool is_segment = of == Scope::segment;
-    const int stage =
-        is_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);  // of segments: when all stages are known
+    const bool is_lane_segment = of == Scope::lane_segment;
+    // Of segments: when all stages are known.
+    const int stage = is_segment || is_lane_segment ? 0 : role(argument).stage + (is_grid ? 0 : 1);
     auto& all = structure_.accumulators;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i].kind == kind && all[i].argument == argument && all[i].grid == is_grid && !all[i].columns &&
-          all[i].segment == is_segment)
+          all[i].segment == is_segment && all[i].lane_segment == is_lane_segment)
         return static_cast<int>(i);
     }
-    all.push_back({kind, argument, stage, is_grid, is_segment, false, space_.counts[static_cast<std::size_t>(value)]});
+    all.push_back({kind, argument, stage, is_grid, is_segment, false, is_lane_segment,
+                   space_.counts[static_cast<std::size_t>(value)]});
     return static_cast<int>(all.size()) - 1;
   }
 
@@ -433,6 +471,7 @@ class ReductionAnalysis {
   const Space& space_;
   const base::InlineVector<bool, 64> computed_;  // by node
   const SegmentMeans* segment_means_ = nullptr;
+  std::optional<Value> lane_segment_;  // a reduction of lane segments
   base::InlineVector<std::uint32_t, 64> users_;
   Structure structure_;
 };
@@ -459,7 +498,7 @@ std::optional<Structure> analyse_segment_means(const Program& program, const Spa
 
 std::optional<Structure> analyse_column_sums(const Program& program, const Space& space, const Structure& structure) {
   const auto is_sum = [](const Accumulator& a) {
-    return a.kind == AccumulatorKind::sum && a.stage == 1 && !a.segment && !a.ends_with_grid();
+    return a.kind == AccumulatorKind::sum && a.stage == 1 && !a.segment && a.has_stage();
   };
   const auto is_of_elements = [&](const ir::Result& result) {
     return structure.nodes[static_cast<std::size_t>(result.value)].scope == Scope::element;
@@ -480,32 +519,6 @@ bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept
   return rank == 0 || ((segment >> (rank - 1) & 1U) != 0 && others < (segment & -segment));
 }
 
-Values targets_of_pass(const Program& program, const Structure& structure, int pass) {
-  Values targets;
-  const auto add = [&](Value value) {
-    if (structure.nodes[static_cast<std::size_t>(value)].scope == Scope::element) targets.push_back(value);
-  };
-  for (const Accumulator& a : structure.accumulators) {
-    if (a.ends_with_grid() ? pass == structure.output_pass : pass + 1 == a.stage) add(a.argument);
-  }
-  if (pass == structure.output_pass) {
-    for (const ir::Result& result : program.results()) add(result.value);
-  }
-  return targets;
-}
-
-Marks computed_in_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
-  Marks needed(program.nodes().size(), false);
-  for (const Value target : targets_of_pass(program, structure, pass)) needed[static_cast<std::size_t>(target)] = true;
-  const auto is_known = [&](std::size_t i) {
-    const bool is_saved = pass > 0 && std::ranges::find(saved, static_cast<Value>(i)) != saved.end();
-    return structure.nodes[i].scope != Scope::element || is_saved;
-  };
-  ir::mark_arguments(program.nodes(), needed, is_known);
-  for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = needed[i] && !is_known(i);
-  return needed;
-}
-
 int accumulator_of_exponential(const Program& program, const Structure& structure, Value value) {
   const Node& exponential = program.node(value);
   if (exponential.op != Op::exp) return -1;
@@ -514,61 +527,8 @@ int accumulator_of_exponential(const Program& program, const Structure& structur
   const int accumulator = structure.nodes[static_cast<std::size_t>(difference.args[1])].accumulator;
   if (accumulator < 0) return -1;
   const Accumulator& a = structure.accumulators[static_cast<std::size_t>(accumulator)];
-  const bool is_term = a.kind == AccumulatorKind::max_sumexp && a.argument == difference.args[0] && !a.grid;
+  const bool is_term = a.kind == AccumulatorKind::max_sumexp && a.argument == difference.args[0] && a.has_stage();
   return is_term ? accumulator : -1;
-}
-
-Marks inputs_of_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
-  const Marks computed = computed_in_pass(program, structure, pass, saved);
-  Marks read(program.operand_count(), false);
-  for (std::size_t i = 0; i < computed.size(); ++i) {
-    const Node& node = program.nodes()[i];
-    if (computed[i] && ir::is_operand(node.op)) read[static_cast<std::size_t>(node.ordinal)] = true;
-  }
-  return read;
-}
-
-// As computed_in_pass(), a bit for each pass: chains may have thousands of both nodes and passes.
-std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Structure& structure,
-                                               const Values& saved) {
-  using Word = std::uint64_t;
-  constexpr std::size_t kBits = 64;
-  const std::size_t count = program.nodes().size();
-  const auto passes = static_cast<std::size_t>(structure.output_pass) + 1;
-  const std::size_t words = (passes + kBits - 1) / kBits;
-  std::vector<Word> needed(count * words, 0);
-  const auto of = [&](Value value) {
-    return needed.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(value) * words);
-  };
-  const auto need = [&](Value value, int pass) {
-    of(value)[pass / static_cast<int>(kBits)] |= Word{1} << (static_cast<std::size_t>(pass) % kBits);
-  };
-  for (const Accumulator& a : structure.accumulators) {
-    const int pass = a.ends_with_grid() ? structure.output_pass : a.stage - 1;
-    if (pass <= structure.output_pass) need(a.argument, pass);
-  }
-  for (const ir::Result& result : program.results()) need(result.value, structure.output_pass);
-  std::vector<std::vector<int>> passes_of(program.operand_count());
-  for (std::size_t i = count; i-- > 0;) {
-    if (structure.nodes[i].scope != Scope::element) continue;
-    const auto own = of(static_cast<Value>(i));
-    if (std::ranges::find(saved, static_cast<Value>(i)) != saved.end()) {
-      std::fill_n(own + 1, words - 1, 0);
-      own[0] &= 1;
-    }
-    const Node& node = program.nodes()[i];
-    for (int k = 0; k < node.computed_arity(); ++k) {
-      const auto argument = of(node.args[static_cast<std::size_t>(k)]);
-      for (std::size_t w = 0; w < words; ++w)
-        argument[static_cast<std::ptrdiff_t>(w)] |= own[static_cast<std::ptrdiff_t>(w)];
-    }
-    if (!ir::is_operand(node.op)) continue;
-    for (std::size_t pass = 0; pass < passes; ++pass) {
-      if ((own[static_cast<std::ptrdiff_t>(pass / kBits)] >> (pass % kBits) & 1U) != 0)
-        passes_of[static_cast<std::size_t>(node.ordinal)].push_back(static_cast<int>(pass));
-    }
-  }
-  return passes_of;
 }
 
 NodeRole role_of_input(const Program& program, const Structure& structure, std::size_t input) {
@@ -584,13 +544,14 @@ std::string Structure::text() const {
   if (has_segment_means()) text += fmt::format(" segment_means({})", segment_mean_of);
   for (const Accumulator& a : accumulators)
     text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument,
-                        a.grid      ? "grid"
-                        : a.columns ? "columns"
-                                    : "@",
+                        a.grid           ? "grid"
+                        : a.columns      ? "columns"
+                        : a.lane_segment ? "lanes"
+                                         : "@",
                         a.stage);
   text += ' ';
   for (const NodeRole& node : nodes) {
-    text += node.per_segment ? 'w' : "regsc"[static_cast<std::size_t>(node.scope)];
+    text += node.per_segment ? 'w' : "regscl"[static_cast<std::size_t>(node.scope)];
     if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
   }
   return text;

@@ -41,29 +41,42 @@ struct Accumulator {
   bool segment = false;  ///< of each segment of a row; known after the pass behind all stages
   bool columns =
       false;  ///< combines rows, element by element: accumulated in the last pass, known at the end of the grid
+  bool lane_segment = false;  ///< of each lane segment: known within a pass, in every pass that needs it; has no stage
   std::int64_t count = 1;
 
   /// Fed in the last pass, and known when all rows of its result are.
   bool ends_with_grid() const noexcept { return grid || columns; }
+  /// A pass over the row accumulates it, and all of its threads know it behind that pass.
+  bool has_stage() const noexcept { return !ends_with_grid() && !lane_segment; }
 
   static constexpr auto fields() {  // the count is a number of the launch
-    return std::tuple{Field{"", &Accumulator::kind},           Field{"argument", &Accumulator::argument},
-                      Field{"stage", &Accumulator::stage},     Field{"grid", &Accumulator::grid},
-                      Field{"segment", &Accumulator::segment}, Field{"columns", &Accumulator::columns}};
+    return std::tuple{Field{"", &Accumulator::kind},
+                      Field{"argument", &Accumulator::argument},
+                      Field{"stage", &Accumulator::stage},
+                      Field{"grid", &Accumulator::grid},
+                      Field{"segment", &Accumulator::segment},
+                      Field{"columns", &Accumulator::columns},
+                      Field{"lane_segment", &Accumulator::lane_segment}};
   }
 };
 
 enum class Scope : std::uint8_t {
-  row,      ///< one value per row
-  element,  ///< varies within the row
-  grid,     ///< a grid reduction: known when all rows of its result are
-  segment,  ///< one value per segment of the row, known when that is
-  column,   ///< a column sum: one value for each element of a row, known when all rows of its result are
+  row,           ///< one value per row
+  element,       ///< varies within the row
+  grid,          ///< a grid reduction: known when all rows of its result are
+  segment,       ///< one value per segment of the row, known when that is
+  column,        ///< a column sum: one value for each element of a row, known when all rows of its result are
+  lane_segment,  ///< one value per lane segment of the row, known within the passes that compute its elements
 };
+/// Passes over the row compute such values; the others are known before or after them.
+constexpr bool is_computed_in_passes(Scope scope) noexcept {
+  return scope == Scope::element || scope == Scope::lane_segment;
+}
 
 struct NodeRole {
   Scope scope = Scope::row;
-  int stage = 0;         ///< passes of the row after which it can be computed
+  int stage = 0;  ///< passes of the row after which it can be computed
+  int phase = 0;  ///< of what a pass computes: reductions of lane segments, one behind the other, that come first
   int accumulator = -1;  ///< of a reduction: index of its accumulator; -1: reduces one element, and is computed as that
   bool second = false;   ///< of a reduction: the accumulator's second number (var of moments, sumexp of max_sumexp)
   bool per_segment = false;  ///< varies within the row, but not within its segments: a weight per channel
@@ -84,6 +97,9 @@ struct Structure {
   /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The segments of a row are runs of its
   /// elements, numbered by the row's other dimensions. They are accumulated in a pass behind all stages.
   std::uint32_t segment = 0;
+  /// The same of lane segments: their reductions are needed again with the elements. Neighbouring lanes of a warp hold one of them in one step, so
+  /// that they know its reductions before the next step. A row has segments of one of the two kinds.
+  std::uint32_t lane_segment = 0;
   /// The value whose segment means, not its elements, go through what follows it; kNone: elements do. Segments are then accumulated in the one pass.
   ir::Value segment_mean_of = ir::kNone;
   int stages = 0;       ///< passes that accumulate for rows
@@ -97,6 +113,9 @@ struct Structure {
   std::uint32_t across() const noexcept { return grid | columns; }
   bool has_segments() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.segment; });
+  }
+  bool has_lane_segments() const noexcept {
+    return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.lane_segment; });
   }
   bool has_segment_means() const noexcept { return segment_mean_of != ir::kNone; }
   /// Whether that pass, counted from 0, is the one over segments.
@@ -129,8 +148,8 @@ std::optional<Structure> analyse_column_sums(const ir::Program& program, const S
 /// dimensions, and any will do.
 bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept;
 
-/// The nodes that vary within rows and are computed in a pass: what its accumulators and results need, but for the values of earlier passes
-/// that are `saved`.
+/// The nodes that vary within rows, or from one lane segment to the next, and are computed in a pass: what its accumulators and results need, but for
+/// the values of earlier passes that are `saved`.
 Marks computed_in_pass(const ir::Program& program, const Structure& structure, int pass, const Values& saved);
 /// The accumulator that exp(v - amax(v)) is the term of, `value` being that exponential; -1 for other values.
 int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);

@@ -31,6 +31,7 @@ void permute(Plan& plan, const Order& order) {
   reduction.structure.columns = renumber(reduction.structure.columns);
   reduction.structure.column_segment = renumber(reduction.structure.column_segment);
   reduction.structure.segment = renumber(reduction.structure.segment);
+  reduction.structure.lane_segment = renumber(reduction.structure.lane_segment);
   space.extents = extents;
 }
 
@@ -55,6 +56,7 @@ void insert_outer(Plan& plan) {
   reduction.structure.columns <<= 1;
   reduction.structure.column_segment <<= 1;
   reduction.structure.segment <<= 1;
+  reduction.structure.lane_segment <<= 1;
   reduction.layout.outer = 1;
 }
 
@@ -114,6 +116,11 @@ void measure(Plan& plan) {
     plan.segments_per_row = product(reduction.layout.outer, reduction.segment_coordinates());
     plan.segment_length = product(reduction.layout.outer + reduction.segment_coordinates(),
                                   reduction.layout.reduced - reduction.segment_coordinates());
+  }
+  if (reduction.structure.has_lane_segments()) {
+    const int dimensions = std::popcount(reduction.structure.lane_segment);
+    plan.segment_length = product(reduction.layout.outer + reduction.layout.reduced - dimensions, dimensions);
+    plan.segments_per_row = product(reduction.layout.outer, reduction.layout.reduced - dimensions);
   }
   for (int d = reduction.layout.outer; d < reduction.layout.outer + reduction.layout.reduced; ++d) {
     const bool is_summed = (reduction.structure.column_segment >> d & 1U) != 0;

@@ -27,7 +27,8 @@ class ReductionExplainer {
     s.rows_side_by_side = plan_.row_columns;
     s.segments_per_row = plan_.segments_per_row;
     s.segment_length = plan_.segment_length;
-    s.segment_lanes = plan_.segment_lanes;
+    s.lane_segments = reduction_.lane_segments.has_value();
+    s.segment_lanes = s.lane_segments ? reduction_.lane_segments->lanes : plan_.segment_lanes;
     s.group_threads = reduction_.threads.group;
     s.cluster_blocks = reduction_.cluster();
     s.blocks_per_row = reduction_.shares_rows() ? plan_.chunks : reduction_.cluster();
@@ -97,7 +98,7 @@ class ReductionExplainer {
   PassSummary pass_summary(int pass) const {
     PassSummary s;
     for (const Accumulator& a : reduction_.structure.accumulators) {
-      if (a.ends_with_grid() ? pass == reduction_.structure.output_pass : pass + 1 == a.stage) {
+      if (a.ends_with_grid() ? pass == reduction_.structure.output_pass : a.has_stage() && pass + 1 == a.stage) {
         s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
                                             a.grid      ? " over the grid"
                                             : a.columns ? " over rows"
@@ -105,21 +106,39 @@ class ReductionExplainer {
                                                         : ""));
       }
     }
+    add_lane_segments(s, pass);
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-      if (scope_of_input(i) != Scope::element || kernel_.inputs[i].access == Access::uniform) continue;
+      if (!is_computed_in_passes(scope_of_input(i)) || kernel_.inputs[i].access == Access::uniform) continue;
       const std::vector<int>& users = passes_with(i);
       const bool ends = reduction_.structure.has_segment_means() && users.empty();  // what follows the segment means
       const bool reads = ends || (is_held(i) ? pass == 0 : std::ranges::find(users, pass) != users.end());
       if (reads) s.reads.push_back(program_.operand_text(i));
     }
     for (std::size_t i = 0; i < kernel_.outputs.size() && pass == reduction_.structure.output_pass; ++i) {
-      if (scope_of_result(i) == Scope::element) s.writes.push_back(program_.result_name(i));
+      if (is_computed_in_passes(scope_of_result(i))) s.writes.push_back(program_.result_name(i));
     }
     const bool ends_segments = reduction_.structure.is_segment_pass(pass) || reduction_.structure.has_segment_means();
     for (std::size_t i = 0; i < kernel_.outputs.size() && ends_segments; ++i) {
       if (scope_of_result(i) == Scope::segment) s.writes.push_back(program_.result_name(i));
     }
     return s;
+  }
+
+  // Reductions of lane segments that the pass takes on its way.
+  void add_lane_segments(PassSummary& s, int pass) const {
+    if (!reduction_.lane_segments) return;
+    const Marks computed = computed_in_pass(program_, reduction_.structure, pass, reduction_.residency.saved);
+    Marks is_listed(reduction_.structure.accumulators.size(), false);
+    for (std::size_t i = 0; i < computed.size(); ++i) {
+      const NodeRole& role = reduction_.structure.nodes[i];
+      if (!computed[i] || role.scope != Scope::lane_segment || role.accumulator < 0) continue;
+      const auto index = static_cast<std::size_t>(role.accumulator);
+      const Accumulator& a = reduction_.structure.accumulators[index];
+      if (!is_listed[index])
+        s.accumulates.push_back(
+            fmt::format("{} of {} by segment", to_string(a.kind), name(unshaped(program_, a.argument))));
+      is_listed[index] = true;
+    }
   }
 
   std::int64_t rows_per_block() const {
@@ -256,6 +275,8 @@ std::string why_reduction_operand(const ir::Program& program, const Plan& plan, 
   const ReductionExplainer reduction(program, plan);
   const Access access = plan.kernel_class.inputs[input].access;
   if (access == Access::uniform || !is_value(access)) return "";
+  if (reduction.scope_of_input(input) == Scope::lane_segment)
+    return "one element per segment of a row: read once by each of its lanes";
   if (reduction.scope_of_input(input) != Scope::element) return "one element per row: read once by each of its threads";
   if (reduction.is_needed_again(input)) return "; held for all passes";
   const int reads = reduction.reads(input);
@@ -277,6 +298,7 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
         operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
   }
   if (scope == Scope::row) return "one element per row: written by one of its threads";
+  if (scope == Scope::lane_segment) return "one element per segment of a row: written by one of the lanes that hold it";
   if (scope == Scope::segment) return "one element per segment of a row: written by one of the threads that reduce it";
   if (scope == Scope::column)
     return plan.blocks_per_result > 1
@@ -297,12 +319,17 @@ std::string to_text(const ReductionSummary& reduction) {
                                     ? std::string("inner reduction")
                                     : fmt::format("outer reduction: {} side by side", reduction.rows_side_by_side));
   if (reduction.segments_per_row > 0)
-    out += fmt::format("segments         {} of {} element{} in each row, reduced on their own{}\n",
-                       reduction.segments_per_row, reduction.segment_length, reduction.segment_length == 1 ? "" : "s",
-                       reduction.segment_lanes > 0
-                           ? fmt::format(": {} lane{} for each, from shared memory", reduction.segment_lanes,
-                                         reduction.segment_lanes == 1 ? "" : "s")
-                           : "");
+    out += fmt::format(
+        "segments         {} of {} element{} in each row, reduced on their own{}\n", reduction.segments_per_row,
+        reduction.segment_length, reduction.segment_length == 1 ? "" : "s",
+        reduction.lane_segments
+            ? fmt::format(": {} hold{} each in one step, and need no pass for it",
+                          reduction.segment_lanes == 1 ? std::string("one lane")
+                                                       : fmt::format("{} lanes", reduction.segment_lanes),
+                          reduction.segment_lanes == 1 ? "s" : "")
+        : reduction.segment_lanes > 0 ? fmt::format(": {} lane{} for each, from shared memory", reduction.segment_lanes,
+                                                    reduction.segment_lanes == 1 ? "" : "s")
+                                      : "");
   out += fmt::format("shared by        {}; {} row{} per block\n", reduction.shared_by, reduction.rows_per_block,
                      reduction.rows_per_block == 1 ? "" : "s");
   for (std::size_t i = 0; i < reduction.passes.size(); ++i)

@@ -29,19 +29,17 @@ bool ReductionPlanner::has_rows_for_blocks() {
 
 void ReductionPlanner::refuse_long_segments() const {
   const Structure& structure = kernel_.reduction()->structure;
-  std::string_view name;
-  for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
-    const NodeRole& role = structure.nodes[i];
-    if (role.scope == Scope::segment && role.accumulator >= 0) name = ir::written_name(program_.nodes()[i]);
-  }
+  const bool is_of_lanes = structure.has_lane_segments();
+  const std::string_view name = ir::written_name(*reduction_of(is_of_lanes ? Scope::lane_segment : Scope::segment));
   base::fail(
       ErrorCode::unsupported,
       "the chain cannot be one kernel: '{}' reduces segments of rows of {} elements, more than {} of this device "
       "holds, and {}. Make it two chains: the first ends with what '{}' is taken of",
       name, plan_.row_length, machine_.cluster_blocks > 1 ? "a cluster of blocks" : "a block",
-      structure.has_write_pass() ? std::string("other results need their elements, too")
-                                 : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
-      name);
+      is_of_lanes                  ? std::string("these elements are needed again with its result")
+      : structure.has_write_pass() ? std::string("other results need their elements, too")
+                                   : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
+      is_of_lanes ? name_of_second() : name);
 }
 
 // Threads of a block that reads rows in rounds of a few steps.

@@ -32,7 +32,10 @@ void ReductionOperands::describe() {
       reduction().missing.push_back(0);
       continue;
     }
-    const std::uint32_t gone = scope_of_output(i) == Scope::segment ? structure().segment : structure().reduced;
+    const Scope scope = scope_of_output(i);
+    const std::uint32_t gone = scope == Scope::segment        ? structure().segment
+                               : scope == Scope::lane_segment ? structure().lane_segment
+                                                              : structure().reduced;
     reduction().missing.push_back(dimensions & ~gone &
                                   ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
   }
@@ -80,6 +83,7 @@ void ReductionOperands::choose_elements() {
            (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
       kernel_.elements /= 2;
     while (structure().column_segment != 0 && plan_.column_length % kernel_.elements != 0) kernel_.elements /= 2;
+    if (structure().has_lane_segments()) fit_lane_segments();
     reduction().layout.tensor_aligned = dense && run_length % kernel_.elements != 0;
   } else {
     // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
@@ -164,8 +168,7 @@ void ReductionOperands::choose_saved() {
   Values candidates;
   for (const Accumulator& a : structure().accumulators) {
     const ir::Value value = unshaped(program_, a.argument);
-    if (!a.ends_with_grid() && a.stage == 1 &&
-        structure().nodes[static_cast<std::size_t>(value)].scope == Scope::element &&
+    if (a.has_stage() && a.stage == 1 && structure().nodes[static_cast<std::size_t>(value)].scope == Scope::element &&
         !ir::is_operand(program_.node(value).op) && cost_of(value) > kPolicy.saved_instructions &&
         std::ranges::find(candidates, value) == candidates.end())
       candidates.push_back(value);
@@ -192,7 +195,8 @@ void ReductionOperands::save_instead_of_operands() {
   const Marks first = computed_in_pass(program_, structure(), 0, {});
   // The last such value: it stands for all that comes before it.
   for (std::size_t v = first.size(); v-- > 0;) {
-    if (!first[v] || !ir::is_elementwise(program_.nodes()[v].op)) continue;
+    if (!first[v] || structure().nodes[v].scope != Scope::element || !ir::is_elementwise(program_.nodes()[v].op))
+      continue;
     reduction().residency.saved.assign(1, static_cast<ir::Value>(v));
     if (saved_replaces_held(program_, reduction()) && (bytes > saved_bytes || reads_of_later_passes() < reads)) return;
   }
@@ -317,7 +321,7 @@ int ReductionOperands::cost_of(ir::Value value, const Arithmetic* arithmetic) co
   needed[static_cast<std::size_t>(value)] = true;
   int cost = 0;
   for (std::size_t i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
-    if (!needed[i] || structure().nodes[i].scope != Scope::element) continue;
+    if (!needed[i] || !is_computed_in_passes(structure().nodes[i].scope)) continue;
     const ir::Node& node = program_.nodes()[i];
     const Formula* formula = arithmetic == nullptr ? nullptr : arithmetic->formulas[i];
     if (node.op == ir::Op::rand_like) cost += ir::kRandomCost;

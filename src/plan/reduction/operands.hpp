@@ -25,6 +25,8 @@ class ReductionOperands {
   void describe();
   /// Consecutive elements per thread, and how many of each operand one instruction moves.
   void choose_elements();
+  /// Called by choose_elements where rows have lane segments: a vector is of one of them, and a warp has lanes for it.
+  void fit_lane_segments();
   /// Operands and values that registers keep from pass to pass.
   void choose_held();
   /// Both again, for so many elements at most.

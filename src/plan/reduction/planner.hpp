@@ -80,6 +80,13 @@ class ReductionPlanner {
   // by_segments.cpp
   int rows_of_result();
 
+  // lane_segments.cpp
+  const ir::Node* reduction_of(Scope scope) const;
+  std::string_view name_of_second() const;
+  void check_lane_segments();
+  void choose_lanes();
+  bool has_lane_segments() { return reduction().lane_segments.has_value(); }
+
   // looped.cpp
   void read_in_rounds();
   void take_rounds(int most_steps = kPolicy.most_steps);

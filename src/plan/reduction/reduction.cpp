@@ -27,9 +27,11 @@ bool ReductionPlanner::run_transposed_store(const Order& order) {
 
 void ReductionPlanner::run() {
   arrange_rows(plan_);
+  if (structure().has_lane_segments()) check_lane_segments();
   operands_.describe();
   operands_.choose_elements();
   operands_.choose_held();
+  if (structure().has_lane_segments()) choose_lanes();
   if (structure().has_column_sums()) {
     if (!hold_columns()) refuse_columns();
     return;
@@ -50,6 +52,7 @@ void ReductionPlanner::choose_driver() {
                       : layout().tensor_aligned ? (plan_.row_length + e - 2) / e + 1
                                                 : divide_up(plan_.row_length, e);
   if (attempt(&ReductionPlanner::hold)) return;
+  if (has_lane_segments()) refuse_long_segments();
   if (layout().inner_reduction && !structure().has_segments() && attempt(&ReductionPlanner::choose_split_resident))
     return;
   read_in_rounds();
@@ -57,7 +60,7 @@ void ReductionPlanner::choose_driver() {
 
 bool ReductionPlanner::hold() {
   if (!(layout().inner_reduction ? choose_inner_group() : choose_outer_group())) return false;
-  if (structure().has_segments() || !is_starved()) return true;
+  if (structure().has_segments() || has_lane_segments() || !is_starved()) return true;
   plan_.unheld.why = Unheld::Why::few_rows;
   return false;
 }
@@ -153,6 +156,9 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
   if (layout.inner_reduction && layout.reduced > 1 && finds_elements_by_coordinates(kernel, program))
     layout.whole_lines = plan.space.extents[plan.space.rank() - 1] % kernel.elements == 0;
   if (plan.rows * plan.row_columns == 0) return;
+  // Lanes of a warp that agree on a segment must not leave it alone for want of a row.
+  if (reduction.lane_segments && kernel.threads != reduction.threads.group && reduction.threads.group % kWarp != 0)
+    return;
   if (layout.inner_reduction && kernel.threads != reduction.threads.group &&
       writes_while_accumulating(program, reduction.structure))
     return;
@@ -169,6 +175,7 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
 // The first that does: segment means, iteration in the order of the operands, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   if (structure.has_column_sums()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
+  if (structure.has_lane_segments()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
   if (std::optional<Structure> column_sums = analyse_column_sums(program, plan.space, structure)) {
     Plan by_columns = plan;
     if (ReductionPlanner(by_columns, program, std::move(*column_sums), machine).run_column_sums()) {

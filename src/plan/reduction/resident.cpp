@@ -18,7 +18,7 @@ constexpr int kFewestStagedThreads = 768;
 
 // Rows that lie side by side in runs shorter than what memory moves at once: how many of them are read together.
 int ReductionPlanner::neighbours() {
-  if (!layout().inner_reduction || layout().reduced < 2 || structure().has_segments()) return 1;
+  if (!layout().inner_reduction || layout().reduced < 2 || structure().has_segments() || has_lane_segments()) return 1;
   const int innermost = space_.rank() - 1;
   const auto outermost = static_cast<std::size_t>(layout().outer) - 1;
   const std::int64_t run = space_.extents[innermost];
@@ -90,10 +90,11 @@ bool ReductionPlanner::choose_inner_group() {
     const int lanes_of_line = kLineBytes / kAccessBytes;
     row_threads().group = std::max(power_of_two_above(divide_up(vectors, lane_steps)),
                                    std::min(power_of_two_above(vectors), lanes_of_line));
+    if (has_lane_segments()) row_threads().group = std::max(row_threads().group, reduction().lane_segments->lanes);
     while (fills_lanes(vectors, 2 * row_threads().group)) row_threads().group *= 2;
     kernel_.threads = kPolicy.small_block_threads;
     hold_result_rows(vectors, lane_steps);
-  } else if (passes() > 1 && vectors > std::int64_t{large_block_threads(machine_)} * most) {
+  } else if (passes() > 1 && vectors > std::int64_t{large_block_threads(machine_)} * most && !has_lane_segments()) {
     // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements. If that takes many
     // blocks still, splitting rows is faster, which has more registers.
     const bool again = rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty() &&
@@ -101,13 +102,16 @@ bool ReductionPlanner::choose_inner_group() {
     if (again) reduction().residency.saved.clear();
     return stage_inner(vectors, again ? std::max(machine_.cluster_blocks / 2, 1) : machine_.cluster_blocks);
   } else {
+    // Lane segments need their rows in registers: of more blocks, where one does not hold a row.
+    int cluster = 1;
+    const auto fits = [&] { return vectors <= std::int64_t{large_block_threads(machine_)} * most * cluster; };
+    while (has_lane_segments() && cluster < machine_.cluster_blocks && !fits()) cluster *= 2;
     // One pass needs nothing held: a long row is read in rounds.
-    if (vectors > std::int64_t{large_block_threads(machine_)} * most) {
+    if (!fits()) {
       plan_.unheld.why = Unheld::Why::registers;
       return false;
     }
     // Few rows: more blocks for each.
-    int cluster = 1;
     while (cluster < machine_.cluster_blocks && plan_.rows * cluster < machine_.multiprocessors &&
            vectors > std::int64_t{kWarp} * 4 * most * cluster) {
       cluster *= 2;
@@ -127,7 +131,8 @@ bool ReductionPlanner::choose_inner_group() {
 void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
   const bool is_bucket =
       std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_result));  // few kernels for all shapes
-  if (structure().grid == 0 || !is_bucket || grid_results(plan_) < machine_.multiprocessors) return;
+  if (structure().grid == 0 || !is_bucket || has_lane_segments() || grid_results(plan_) < machine_.multiprocessors)
+    return;
   // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (KernelBench L2 #75).
   const int most_rows_per_group =
       structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
