@@ -29,10 +29,10 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Index result = block / p.blocks_per_result;
   const Index share = block - result * p.blocks_per_result;
   Held held[kSteps];
-//@if kKeeps
+//@if kHasCommon
   const Place first = find_place(p, result * p.tiles * kCluster);
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load_kept(p, locate_known<kAllFull>(p, first, 0, step));
+  for (int step = 0; step < kSteps; ++step) held[step].load_common(p, locate_known<kAllFull>(p, first, 0, step));
 //@endif
 //@if kCluster > 1
   cluster_begin();

@@ -187,7 +187,7 @@ std::string ReductionPasses::one_loop(int pass, std::size_t k, const std::vector
   for (const std::size_t i : loop.inputs) {
     const std::string name = input_name(program_, i);
     const bool is_register = reduction_.residency.held[i] && !reduction_.is_in_shared_memory();
-    arguments.push_back(is_register || is_kept(i) ? element_of(i, fmt::format("{}.{}", held, name))
+    arguments.push_back(is_register || is_common(i) ? element_of(i, fmt::format("{}.{}", held, name))
                         : !reduction_.residency.hoisted[i] && is_per_segment(pass, i) ? "of_segment." + name
                                                                                       : element_of(i, name));
   }

@@ -162,12 +162,12 @@ bool ReductionPasses::gathers() const {
                              [&](std::size_t i) { return kernel_.outputs[i].is_gathered() && !is_transposed(i); });
 }
 
-bool ReductionPasses::is_kept(std::size_t input) const {
+bool ReductionPasses::is_common(std::size_t input) const {
   return reduction_.columns && reduction_.residency.hoisted[input];
 }
-bool ReductionPasses::keeps_any() const {
+bool ReductionPasses::has_common() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (is_kept(i)) return true;
+    if (is_common(i)) return true;
   }
   return false;
 }
@@ -251,23 +251,23 @@ std::string ReductionPasses::held_in_registers() {
     loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
     uses += fmt::format("    {}.forget_uses();\n", name);
   }
-  std::string kept;
+  std::string common;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (!is_kept(i)) continue;
+    if (!is_common(i)) continue;
     const std::string name = input_name(program_, i);
     members += fmt::format("  Packet<{}> {};  // the same of all rows\n", storage_type(kernel_.inputs[i].dtype), name);
-    kept += "    " + access("read", kernel_.inputs[i], name, name, "position");
+    common += "    " + access("read", kernel_.inputs[i], name, name, "position");
     uses += fmt::format("    {}.forget_uses();\n", name);
   }
   for (const Value value : reduction_.residency.saved)
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
   if (reduction_.columns)
     members += "  Real sums[kColumnSums][kColumnSegments ? 1 : kElements] = {};  // over the rows so far\n";
-  if (!kept.empty())
-    kept = fmt::format(
-        "  template <class At>\n  __device__ __forceinline__ void load_kept(const Params& p, const At& position) "
+  if (!common.empty())
+    common = fmt::format(
+        "  template <class At>\n  __device__ __forceinline__ void load_common(const Params& p, const At& position) "
         "{{\n{}  }}\n",
-        kept);
+        common);
   const bool any = !loads.empty();
   return fmt::format(
       "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n{}"
@@ -276,7 +276,7 @@ std::string ReductionPasses::held_in_registers() {
       " "
       "}}\n"
       "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
-      members, kept, any ? " p" : "", any ? " position" : "", loads, uses);
+      members, common, any ? " p" : "", any ? " position" : "", loads, uses);
 }
 
 std::string ReductionPasses::held_vector_struct() {
@@ -350,7 +350,7 @@ std::string ReductionPasses::prefetch_held() const {
 std::string ReductionPasses::read_hoisted(int pass, const std::string& indent, std::string_view position) {
   std::string out;
   for (const std::size_t i : inputs_of(pass)) {
-    if (!reduction_.residency.hoisted[i] || is_kept(i)) continue;
+    if (!reduction_.residency.hoisted[i] || is_common(i)) continue;
     const std::string name = input_name(program_, i);
     prelude_.require("packet");
     out += fmt::format("{}Packet<{}> {};\n", indent, storage_type(kernel_.inputs[i].dtype), name);

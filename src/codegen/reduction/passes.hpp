@@ -89,8 +89,8 @@ class ReductionPasses {
   std::vector<std::size_t> outputs_of(int pass) const;
 
   /// Beside column sums: an operand that all rows have in common, of which threads read their elements once. And whether there are any.
-  bool is_kept(std::size_t input) const;
-  bool keeps_any() const;
+  bool is_common(std::size_t input) const;
+  bool has_common() const;
 
   /// An operand of elements that the pass over segments reads once for each segment.
   bool is_per_segment(int pass, std::size_t input) const;

@@ -160,7 +160,7 @@ class ReductionEmitter {
           "of the row's: which column");
       add("kStages", reduction_.structure.stages, "passes that accumulate for rows");
       add("kPrefetchesTiles", reduction_.prefetches(), "rows that a block comes to next are prefetched");
-      add("kKeeps", passes_.keeps_any(), "threads keep operands that all rows have in common");
+      add("kHasCommon", passes_.has_common(), "threads keep operands that all rows have in common");
     }
     if (reduction_.rows_per_group() > 1)
       add("kRowsPerGroup", reduction_.rows_per_group(), "rows of a thread group, one after the other");

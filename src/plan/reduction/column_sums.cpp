@@ -24,7 +24,7 @@ int ReductionPlanner::column_threads(int steps) {
   const int word = word_bytes(kernel_);
   const int vector = kernel_.elements * word;
   const int sums = column_sums_of(structure()) * (structure().column_segment != 0 ? word : vector);
-  const int held = steps * (operands_.held_bytes() + operands_.kept_bytes() + sums);
+  const int held = steps * (operands_.held_bytes() + operands_.common_bytes() + sums);
   const auto is_there = [](bool any) { return any; };
   const Residency& residency = reduction().residency;
   const auto at_hand =
@@ -71,7 +71,7 @@ bool ReductionPlanner::hold_columns() {
   if (!layout().inner_reduction) return false;
   const std::int64_t e = kernel_.elements;
   plan_.row_vectors = divide_up(plan_.row_length, e);
-  operands_.find_kept();
+  operands_.find_common();
   bool is_held = false;
   // Vectors of one column meet in a block's shared memory.
   const bool is_of_segments = structure().column_segment != 0;

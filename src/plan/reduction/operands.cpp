@@ -253,13 +253,13 @@ bool ReductionOperands::is_common_to_rows(std::size_t i) const {
   return std::all_of(strides.begin(), strides.begin() + outer, [](std::int64_t stride) { return stride == 0; });
 }
 
-void ReductionOperands::find_kept() {
+void ReductionOperands::find_common() {
   reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
     reduction().residency.hoisted[i] = !reduction().residency.held[i] && is_common_to_rows(i);
 }
 
-int ReductionOperands::kept_bytes() const {
+int ReductionOperands::common_bytes() const {
   int bytes = 0;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
     bytes += reduction().residency.hoisted[i] ? size_in_bytes(kernel_.inputs[i]) : 0;

@@ -37,8 +37,8 @@ class ReductionOperands {
   /// Operands of the elements of a run, a weight per channel: a thread works for the same elements of all runs.
   void find_hoisted();
   /// Beside column sums: operands that all rows have in common, of which a thread keeps its elements in registers. And the bytes of one vector of them.
-  void find_kept();
-  int kept_bytes() const;
+  void find_common();
+  int common_bytes() const;
 
   /// Of one vector: bytes held from pass to pass, and loaded in the first pass. Known once choose_held is done.
   int held_bytes() const { return held_bytes_; }
