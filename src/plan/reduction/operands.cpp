@@ -9,7 +9,8 @@
 namespace epifuse::plan {
 
 bool holds_several(const ReductionClass& reduction) {
-  return reduction.structure.has_write_pass() && std::ranges::count(reduction.residency.held, true) > 1;
+  return reduction.structure.has_write_pass() && reduction.residency.saved.empty() &&
+         std::ranges::count(reduction.residency.held, true) > 1;
 }
 
 void ReductionOperands::describe() {
