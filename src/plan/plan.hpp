@@ -21,6 +21,8 @@ bool is_transposed(const KernelClass& kernel_class, const ir::Program& program, 
 
 /// Whether a kernel that prefetches does so for this input.
 bool is_prefetched(const KernelClass& kernel_class, std::size_t input);
+/// Bytes of an element of all such inputs.
+int prefetched_element_bytes(const KernelClass& kernel_class);
 
 /// Nothing but the one saved value is needed of the held operands after the first pass.
 bool saved_replaces_held(const ir::Program& program, const ReductionClass& reduction);

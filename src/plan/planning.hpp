@@ -53,7 +53,7 @@ int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t b
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// Sums of each column of a row.
 int column_sums_of(const Structure& structure);
-/// Whether several operands are held for a pass that writes, as in backward passes.
+/// Whether several operands are held for a pass that writes, as in backward passes: it works on a vector of each, in twice the registers.
 bool holds_several(const ReductionClass& reduction);
 /// Columns that a block sums up at a time of what the others left.
 inline constexpr int kColumnsAtOnce = kWarp;

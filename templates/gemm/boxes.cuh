@@ -110,3 +110,28 @@ __device__ __forceinline__ void store_bytes(const float (&values)[8], unsigned b
   }
 }
 //@end
+
+//@section host_pairs
+// The chain of a thread's 16 columns: four pairs, of rows +0 and +8, then of the next 8 columns. Families keep products and values of rows in places of their own:
+// product_of(product, pair, element), column_of(vector, 0 or 1 for row +8).
+template <int kInputs, int kRowValues, class Products, class Columns>
+__device__ __forceinline__ void host_pairs(const Params& p, const Products& product_of, const float (&inputs)[kInputs][8],
+                                           const float (&in_row)[kRowValues][2][2], const Columns& column_of, float (&made)[8]) {
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      float product[kProducts], tile_values[kInputs], row_of[kRowValues], column_values[kColumnVectors > 0 ? kColumnVectors : 1];
+#pragma unroll
+      for (int i = 0; i < kProducts; ++i) product[i] = static_cast<float>(product_of(i, pair, e));
+#pragma unroll
+      for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][pair * 2 + e];
+#pragma unroll
+      for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
+#pragma unroll
+      for (int v = 0; v < kColumnVectors; ++v) column_values[v] = column_of(v, pair % 2);
+      made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_values);
+    }
+  }
+}
+//@end

@@ -34,7 +34,7 @@ constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
 //@end
 
-//@section gemm : gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
+//@section gemm : host_pairs, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
 struct Barriers {
   unsigned base;
   __device__ __forceinline__ unsigned full(int stage) const { return base + stage * 8; }
@@ -313,24 +313,10 @@ struct Multiplier {
         load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kResultN + kColumn + i * 8 + lane % 4 * 2) * 4);
       }
     }
+    const auto product_of = [&](int i, int pair, int e) { return sums[kBlock][i * (kResultN / 2) + kColumn / 2 + pair * 2 + e]; };
+    const auto column_of = [&](int v, int row) { return column_values[v][kBlock][row]; };
     float made[8];
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {  // rows +0, +8, then the same of the next 8 columns
-      constexpr int kFirst = kColumn / 2;
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float product[kProducts], tile_values[kInputs], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
-#pragma unroll
-        for (int i = 0; i < kProducts; ++i) product[i] = static_cast<float>(sums[kBlock][i * (kResultN / 2) + kFirst + pair * 2 + e]);
-#pragma unroll
-        for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][pair * 2 + e];
-#pragma unroll
-        for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
-#pragma unroll
-        for (int v = 0; v < kColumnVectors; ++v) column_of[v] = column_values[v][kBlock][pair % 2];
-        made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_of);
-      }
-    }
+    host_pairs(p, product_of, inputs, in_row, column_of, made);
     store_result(made, slot_address + kResultAt, kOfSubtile);
   }
 

@@ -97,7 +97,7 @@ __device__ __forceinline__ void store_rows(unsigned box, char* target, long long
 }
 //@end
 
-//@section warp_gemm : warp_layout, copies, matrices, fragments, rows_of_boxes
+//@section warp_gemm : host_pairs, warp_layout, copies, matrices, fragments, rows_of_boxes
 struct Tile {
   int row, column, batch;
 };
@@ -370,25 +370,12 @@ struct Quarter {
         in_column[v][i] = load_number(shared + kColumnVectorsAt + at * 4);
       }
     }
+    const auto product_of = [&](int i, int pair, int e) {
+      return sums[block][(i * kSubtileColumns + column) / 8 + pair / 2][pair % 2 * 2 + e];
+    };
+    const auto column_of = [&](int v, int row) { return in_column[v][row]; };
     float made[8];
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {  // rows +0, +8, then the same of the next 8 columns
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float product[kProducts], tile_values[kInputs], row_of[kRowVectors > 0 ? kRowVectors : 1], column_of[kColumnVectors > 0 ? kColumnVectors : 1];
-#pragma unroll
-        for (int i = 0; i < kProducts; ++i) {
-          product[i] = static_cast<float>(sums[block][(i * kSubtileColumns + column) / 8 + pair / 2][pair % 2 * 2 + e]);
-        }
-#pragma unroll
-        for (int i = 0; i < kTileInputs; ++i) tile_values[i] = inputs[i][pair * 2 + e];
-#pragma unroll
-        for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
-#pragma unroll
-        for (int v = 0; v < kColumnVectors; ++v) column_of[v] = in_column[v][pair % 2];
-        made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_of);
-      }
-    }
+    host_pairs(p, product_of, inputs, in_row, column_of, made);
     store_result(made, slot + kResultAt, column);
   }
 

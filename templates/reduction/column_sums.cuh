@@ -1,25 +1,6 @@
 // Column sums: sums over rows that keep a row's elements. A thread group holds one row after the other and each of its threads the sums of its elements
 // (Held::sums), which are the same ones of every row.
 
-//@section prefetch_tile
-// One thread prefetches the rows that its block comes to next: memory reads while those at hand are reduced and written.
-__device__ __forceinline__ void prefetch_tile(const Params& p, Index tile) {
-//@if kCluster > 1
-  if (threadIdx.x != 0 || cluster_rank() != 0) return;
-//@else
-  if (threadIdx.x != 0) return;
-//@endif
-  constexpr int kRowsOfTile = kThreads / kGroupThreads;
-  const Index row = tile * kRowsOfTile;
-  const Index rows = p.rows - row < kRowsOfTile ? p.rows - row : kRowsOfTile;
-  prefetch_held(p, row * p.row_length, rows * p.row_length);
-}
-//@end
-
-//@section no_prefetch_tile
-__device__ __forceinline__ void prefetch_tile(const Params&, Index) {}
-//@end
-
 //@section run_resident_columns : reduce_held
 //@stages
 // A block's rows are those of one result, kThreads / kGroupThreads at a time.
@@ -51,19 +32,24 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
       load_round<false, kHeldHint>(p, place, 0, held);
     }
 //@endif
-    if (tile + p.blocks_per_result < p.tiles) prefetch_tile(p, result * p.tiles + tile + p.blocks_per_result);
+//@if kPrefetchesTiles
+    // One thread prefetches the rows that the block comes to next: memory reads while those at hand are reduced and written.
+    if (tile + p.blocks_per_result < p.tiles && threadIdx.x == 0 && place.rank == 0) prefetch_rows(p, result * p.tiles + tile + p.blocks_per_result);
+//@endif
     Row rows[kRows];
     load_rows(p, uniforms, place, rows);
     GridStage grid;
     reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
     write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
     write_rows(p, place, rows);
+//@if kStages == 1
     // The slots in which threads meet are free for the next row. Where they meet twice a row, they are anyway.
-//@if kStages == 1 && kCluster > 1
+//@if kCluster > 1
     cluster_sync();
 //@endif
-//@if kStages == 1 && kCluster == 1 && kGroupThreads > 32
+//@if kCluster == 1 && kGroupThreads > 32
     __syncthreads();
+//@endif
 //@endif
 //@if kStages == 0 && kPrefetchesTiles
     __syncthreads();  // nothing else keeps warps from running ahead of what is prefetched
@@ -145,9 +131,9 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
   }
 }
 
-// Leaves the sums of all the block's rows in memory: those of one kind for all columns side by side, in accesses as wide as memory takes.
-__device__ __forceinline__ void leave_columns(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, Real* partials) {
 //@if kFull
+// Leaves the sums of all the block's rows in memory, as each_column() would, in accesses as wide as memory takes.
+__device__ __forceinline__ void leave_full_columns(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, Real* partials) {
   constexpr int kWidth = kElements * static_cast<int>(sizeof(Real)) > 16 ? 16 / static_cast<int>(sizeof(Real)) : kElements;
   struct alignas(kWidth * sizeof(Real)) Several {
     Real value[kWidth];
@@ -169,13 +155,8 @@ __device__ __forceinline__ void leave_columns(const Params& p, Held (&held)[kSte
       }
     }
   }
-//@else
-  each_column(p, held, exchange, [&](Index column, const Real (&sums)[kColumnSums]) {
-#pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
-  });
-//@endif
 }
+//@endif
 //@end
 
 //@section columns_of_segments : column_groups, lanes
@@ -204,14 +185,6 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
     }
     if (lane == 0) work(column, sums);
   }
-}
-
-// Leaves the sums of all the block's rows in memory: those of one kind for all columns side by side.
-__device__ __forceinline__ void leave_columns(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, Real* partials) {
-  each_column(p, held, exchange, [&](Index column, const Real (&sums)[kColumnSums]) {
-#pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
-  });
 }
 //@end
 
@@ -272,7 +245,14 @@ __device__ __forceinline__ bool wait_for_blocks(const Params& p, unsigned* state
 __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
   ColumnShared& own = shared.columns;
   Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.columns_per_row);
-  leave_columns(p, held, own, partials);
+//@if kFull && !kColumnSegments
+  leave_full_columns(p, held, own, partials);
+//@else
+  each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
+  });
+//@endif
   unsigned* states = p.column_signals + 1;
   __syncthreads();
   if (threadIdx.x == 0) {

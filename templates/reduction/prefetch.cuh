@@ -1,5 +1,7 @@
 // Blocks prefetch what a later block of the grid will read, so that memory reads while blocks compute and write. For
 // drivers whose class says so (plan/reduction/prefetch.cpp). A kernel has one form of prefetch_later_block.
+//
+// prefetch_rows(p, block) prefetches the rows of a block that shares none with others, one behind the other.
 
 //@section prefetch
 // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
@@ -22,13 +24,22 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
 }
 //@end
 
-//@section prefetch_inner
+//@section prefetch_rows
+__device__ __forceinline__ void prefetch_rows(const Params& p, Index block) {
+  constexpr int kGroups = kThreads / kGroupThreads;
+  const Index row = block * kGroups;
+  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
+  prefetch_held(p, row * p.row_length, rows * p.row_length);
+}
+//@end
+
+//@section prefetch_inner : prefetch_rows
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
-  constexpr int kGroups = kThreads / kGroupThreads;
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
 //@if kBlocksShareRows
+  constexpr int kGroups = kThreads / kGroupThreads;
   constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
   const Index row = tile * kGroups;
@@ -37,9 +48,7 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 //@else
-  const Index row = block * kGroups;
-  const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
-  prefetch_held(p, row * p.row_length, rows * p.row_length);
+  prefetch_rows(p, block);
 //@endif
 }
 //@end

@@ -66,7 +66,7 @@ void count(Coverage* coverage, const Range& expected) {
   if (expected.is_anything()) ++coverage->anything;
 }
 
-std::vector<Tensor<double>> numbers_of(const Case& test, const Memory& memory) {
+std::vector<Tensor<double>> numbers_of(const Case& test, Compute compute, const Memory& memory) {
   std::vector<Tensor<double>> tensors;
   for (std::size_t i = 0; i < test.inputs.size(); ++i) {
     const Operand& operand = test.inputs[i];
@@ -76,7 +76,7 @@ std::vector<Tensor<double>> numbers_of(const Case& test, const Memory& memory) {
     do {
       const Image& image = memory.of_input(test, i);
       const unsigned char* element = image.bytes.data() + walker.offset(operand, image);
-      tensors.back().values.push_back(load(operand.dtype, element, test.compute()));
+      tensors.back().values.push_back(load(operand.dtype, element, compute));
     } while (walker.next());
   }
   return tensors;
@@ -84,13 +84,14 @@ std::vector<Tensor<double>> numbers_of(const Case& test, const Memory& memory) {
 
 // Chains in which values have shapes of their own: whole tensors at once.
 std::optional<std::string> judge_tensors(const Case& test, const Memory& before, Memory& after, Coverage* coverage) {
-  const std::vector<Tensor<double>> numbers = numbers_of(test, before);
-  Slack slack = slack_of(test.outputs[0].dtype, test.compute());
-  auto expected = evaluate(test.chain, test.compute(), test.scalars, numbers, slack);
+  const Compute compute = test.compute();  // asked for once: it may plan the case
+  const std::vector<Tensor<double>> numbers = numbers_of(test, compute, before);
+  Slack slack = slack_of(test.outputs[0].dtype, compute);
+  auto expected = evaluate(test.chain, compute, test.scalars, numbers, slack);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (const Slack own = slack_of(test.outputs[i].dtype, test.compute()); own != slack) {
+    if (const Slack own = slack_of(test.outputs[i].dtype, compute); own != slack) {
       slack = own;
-      expected = evaluate(test.chain, test.compute(), test.scalars, numbers, slack);
+      expected = evaluate(test.chain, compute, test.scalars, numbers, slack);
     }
     const Operand& operand = test.outputs[i];
     if (expected[i].shape != operand.shape)
@@ -199,6 +200,24 @@ Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vec
   for (const DType type : outputs) test.outputs.push_back(Operand::dense(type, shape));
   test.in_place.assign(outputs.size(), -1);
   return test;
+}
+
+Case built(const std::vector<Operand>& inputs, const Build& build, const std::vector<DType>& outputs) {
+  Case test;
+  test.inputs = inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
+  test.chain.results = build(test.chain);
+  give_outputs(test, outputs);
+  return test;
+}
+
+void give_outputs(Case& test, const std::vector<DType>& types, int in_place) {
+  const std::vector<Dims> shapes = test.result_shapes();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const bool is_input = static_cast<int>(i) == in_place;
+    test.outputs.push_back(is_input ? test.inputs[0] : Operand::dense(types[i % types.size()], shapes[i]));
+    test.in_place.push_back(is_input ? 0 : -1);
+  }
 }
 
 Memory::Memory(const Case& test) {

@@ -45,6 +45,15 @@ PlanSummary planned(const Case& test);
 /// Dense operands of those types and shapes.
 Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vector<DType>& outputs, const Dims& shape);
 
+/// Adds operations to a chain that has its inputs, and says which values are results.
+using Build = std::function<std::vector<int>(Chain&)>;
+
+/// The chain that `build` makes of those inputs, with dense outputs of its results' shapes; their types are taken in turns.
+Case built(const std::vector<Operand>& inputs, const Build& build, const std::vector<DType>& outputs = {DType::f32});
+
+/// Gives a case dense outputs of its results' shapes, whose types are taken in turns. `in_place`: the one that is the first input, or -1.
+void give_outputs(Case& test, const std::vector<DType>& types, int in_place = -1);
+
 /// The memory of all operands. Outputs that are in place have no image of their own, nor have inputs that are bound twice.
 struct Memory {
   std::vector<Image> inputs;   ///< of an input that Case::same names again: empty

@@ -2,7 +2,6 @@
 #include "support/lane_segment_cases.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include "support/composites.hpp"
 #include "support/random_case.hpp"
@@ -10,23 +9,9 @@
 namespace epifuse::test {
 namespace {
 
-using BuildLanes = std::function<std::vector<int>(Chain&)>;
-
 constexpr int kTensor = 0, kSecond = 1, kThird = 2;
 const AxisList kRow{{1}, true};
 const AxisList kSegment{{2}, true};
-
-Case built_lanes(const std::vector<Operand>& inputs, const BuildLanes& build, DType output = DType::f32) {
-  Case test;
-  test.inputs = inputs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
-  test.chain.results = build(test.chain);
-  for (const Dims& shape : test.result_shapes()) {
-    test.outputs.push_back(Operand::dense(output, shape));
-    test.in_place.push_back(-1);
-  }
-  return test;
-}
 
 struct Scaled {
   int values, scale;
@@ -59,13 +44,11 @@ void add_lane_lengths(std::vector<Case>& cases, DType type) {
   for (const Dims& shape : {Dims{5, 3, 16}, Dims{3, 4, 32}, Dims{130, 2, 8}, Dims{70, 3, 4}, Dims{9, 6, 2},
                             Dims{7, 2, 512}, Dims{2, 5, 256}, Dims{2, 224, 32}, Dims{1, 40, 128}, Dims{3, 7, 64},
                             Dims{2, 200, 128}, Dims{2, 3, 4, 16}, Dims{3, 5, 2, 2}})
-    cases.push_back(built_lanes(residual_operands(type, shape), residual_and_scales, type));
+    cases.push_back(built(residual_operands(type, shape), residual_and_scales, {type}));
 }
 
 void add_lane_chains(std::vector<Case>& cases, DType type, const Dims& shape) {
-  const auto add = [&](const BuildLanes& build) {
-    cases.push_back(built_lanes(residual_operands(type, shape), build));
-  };
+  const auto add = [&](const Build& build) { cases.push_back(built(residual_operands(type, shape), build)); };
   // Softmax of segments of a norm; a norm of segments of a softmax; one reduction of a segment behind another one.
   add([](Chain& c) { return std::vector{softmax(c, norm_of_row(c, kTensor), kSegment)}; });
   add([](Chain& c) {
@@ -116,7 +99,7 @@ void add_lane_chains(std::vector<Case>& cases, DType type, const Dims& shape) {
 void add_segment_operands(std::vector<Case>& cases, DType type, const Dims& shape) {
   const std::vector<Operand> inputs = {Operand::dense(type, shape), Operand::dense(DType::f32, {shape[0], shape[1], 1}),
                                        Operand::dense(type, {shape[1], 1})};
-  cases.push_back(built_lanes(inputs, [](Chain& c) {
+  cases.push_back(built(inputs, [](Chain& c) {
     const int y = norm_of_row(c, c.op("mul", {kTensor, kSecond}));
     const Scaled scaled = scaled_segments(c, c.op("mul", {y, kThird}));
     return std::vector{scaled.values, c.op("mul", {scaled.scale, c.op("add", {kSecond, kThird})})};
@@ -135,12 +118,12 @@ std::vector<Case> lane_segment_cases() {
     add_segment_operands(cases, DType::f32, shape);
   }
   for (const Fill fill : {Fill::rows, Fill::specials, Fill::bits}) {
-    cases.push_back(built_lanes(residual_operands(DType::f32, {9, 4, 32}), residual_and_scales));
+    cases.push_back(built(residual_operands(DType::f32, {9, 4, 32}), residual_and_scales));
     cases.back().fill = fill;
     cases.back().row_dims = 4;
   }
   // The new residual takes the old one's place.
-  cases.push_back(built_lanes(residual_operands(DType::bf16, {6, 8, 32}), residual_and_scales, DType::bf16));
+  cases.push_back(built(residual_operands(DType::bf16, {6, 8, 32}), residual_and_scales, {DType::bf16}));
   cases.back().in_place[0] = kSecond;
   return cases;
 }
@@ -236,13 +219,8 @@ Case LaneSegmentFamily::next(int elements) {
     operand.lead = random_.percent(70) ? 0 : random_.between(0, 17);
     test.inputs.push_back(operand);
   }
-  const std::vector<Dims> results = test.result_shapes();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const bool is_same = static_cast<int>(i) == in_place_;
-    test.outputs.push_back(is_same ? test.inputs[0] : Operand::dense(output_types_[i], results[i]));
-    test.in_place.push_back(is_same ? 0 : -1);
-  }
-  test.fill = random_.percent(70) ? Fill::plain : random_.pick({Fill::rows, Fill::specials, Fill::bits});
+  give_outputs(test, output_types_, in_place_);
+  test.fill = draw_row_fill(random_);
   test.row_dims = 1U << (extents.size() - 1);
   test.data_seed = random_.bits();
   return test;

@@ -108,6 +108,10 @@ DType draw_type(Random& random) {
   return random.pick(std::span<const DType>(kAllDTypes));
 }
 
+Fill draw_row_fill(Random& random) {
+  return random.percent(70) ? Fill::plain : random.pick({Fill::rows, Fill::specials, Fill::bits});
+}
+
 double draw_constant(Random& random) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   if (random.percent(60)) return std::round(random.uniform(-8, 8) * 4) / 4;

@@ -55,6 +55,8 @@ Chain random_chain(Random& random, int operations, const std::vector<DType>& inp
 /// A type of storage, the usual ones more often.
 DType draw_type(Random& random);
 double draw_constant(Random& random);
+/// Plain data mostly; else rows that differ, special values, or any bits.
+Fill draw_row_fill(Random& random);
 /// Extents of dimensions whose product stays at about `elements`; `order` says which are drawn first.
 Dims draw_extents(Random& random, std::span<const int> order, std::int64_t elements);
 

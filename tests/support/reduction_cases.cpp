@@ -10,22 +10,6 @@
 namespace epifuse::test {
 namespace {
 
-using Build = std::function<std::vector<int>(Chain&)>;
-
-// Outputs are dense and have the shapes of the results.
-Case built(const std::vector<Operand>& inputs, const Build& build, const std::vector<DType>& outputs = {DType::f32}) {
-  Case test;
-  test.inputs = inputs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
-  test.chain.results = build(test.chain);
-  const std::vector<Dims> shapes = test.result_shapes();
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    test.outputs.push_back(Operand::dense(outputs[i % outputs.size()], shapes[i]));
-    test.in_place.push_back(-1);
-  }
-  return test;
-}
-
 Operand f32(const Dims& shape) { return Operand::dense(DType::f32, shape); }
 
 Operand channels_last(DType type, const Dims& shape) {

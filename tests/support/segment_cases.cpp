@@ -2,7 +2,6 @@
 #include "support/segment_cases.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include "support/composites.hpp"
 #include "support/random_case.hpp"
@@ -10,21 +9,7 @@
 namespace epifuse::test {
 namespace {
 
-using BuildSegments = std::function<std::vector<int>(Chain&)>;
-
 constexpr int kX = 0, kGamma = 1, kBeta = 2, kExtra = 3;
-
-Case built_segments(const std::vector<Operand>& inputs, const BuildSegments& build, DType output = DType::f32) {
-  Case test;
-  test.inputs = inputs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) test.chain.input(static_cast<int>(i));
-  test.chain.results = build(test.chain);
-  for (const Dims& shape : test.result_shapes()) {
-    test.outputs.push_back(Operand::dense(output, shape));
-    test.in_place.push_back(-1);
-  }
-  return test;
-}
 
 int mean_of_segments(Chain& c, int value) { return c.reduce(Reduction::mean, value, {{2}, true}, false); }
 
@@ -44,7 +29,7 @@ void add_lengths(std::vector<Case>& cases, DType type) {
        {Dims{5, 4, 1, 3}, Dims{200, 4, 3}, Dims{7, 8, 13}, Dims{3, 4, 5, 50}, Dims{66, 16, 9, 9}, Dims{3, 4, 31, 33},
         Dims{3, 6, 1024}, Dims{2, 4, 70, 71}, Dims{66, 4, 1025}, Dims{1, 4, 130, 131}, Dims{1, 26, 61, 31},
         Dims{1, 6, 191, 97}, Dims{66, 32, 7, 7}, Dims{1, 600, 33}})
-    cases.push_back(built_segments(normed(type, shape), mean_of_relu, type));
+    cases.push_back(built(normed(type, shape), mean_of_relu, {type}));
 }
 
 // Segments that a few lanes reduce each, in vectors that other segments share, of rows that begin anywhere; many more segments than lanes, and fewer.
@@ -52,7 +37,7 @@ void add_short(std::vector<Case>& cases, DType type) {
   for (const Dims& shape :
        {Dims{40, 32, 2}, Dims{21, 32, 3}, Dims{33, 32, 4, 4}, Dims{17, 64, 8, 8}, Dims{9, 30, 7, 7}, Dims{3, 600, 5},
         Dims{3, 256, 7, 7}, Dims{5, 10, 28, 28}, Dims{2, 64, 14, 14}, Dims{37, 2, 6}})
-    cases.push_back(built_segments(normed(type, shape), mean_of_relu, type));
+    cases.push_back(built(normed(type, shape), mean_of_relu, {type}));
 }
 
 void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
@@ -62,17 +47,17 @@ void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
     all.push_back(extra);
     return all;
   };
-  const BuildSegments after = [](Chain& c) {
+  const Build after = [](Chain& c) {
     const int mean = mean_of_segments(c, group_norm(c, kX, 2, kGamma, kBeta, 1e-5));
     return std::vector{c.op("sigmoid", {c.op("add", {c.op("mul", {mean, c.constant(2)}), kExtra})})};
   };
-  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[1]})), after));
-  cases.push_back(built_segments(inputs(Operand::dense(DType::f16, segments)), after));
-  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[0], 1})), after));
-  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, segments)), after));
+  cases.push_back(built(inputs(Operand::dense(DType::f32, {shape[1]})), after));
+  cases.push_back(built(inputs(Operand::dense(DType::f16, segments)), after));
+  cases.push_back(built(inputs(Operand::dense(DType::f32, {shape[0], 1})), after));
+  cases.push_back(built(inputs(Operand::dense(DType::f32, segments)), after));
   cases.back().in_place = {kExtra};
   // Every reduction, of the same segments; an operand of each segment in the pass, too.
-  cases.push_back(built_segments(inputs(Operand::dense(DType::f32, {shape[1]})), [](Chain& c) {
+  cases.push_back(built(inputs(Operand::dense(DType::f32, {shape[1]})), [](Chain& c) {
     const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
     std::vector<int> results;
     for (const Reduction reduction :
@@ -86,7 +71,7 @@ void add_neighbours(std::vector<Case>& cases, const Dims& shape) {
     return results;
   }));
   // Beside the normalised tensor, in place, and statistics of rows and of all.
-  cases.push_back(built_segments(normed(DType::f32, shape), [](Chain& c) {
+  cases.push_back(built(normed(DType::f32, shape), [](Chain& c) {
     const Normalised norm = normalised(c, c.unflatten(kX, 1, {2, -1}), 1e-5, {{2}, true});
     const int y = c.flatten(norm.value, 1, 2);
     return std::vector{y, norm.mean, mean_of_segments(c, c.op("gelu", {y})), c.reduce(Reduction::amax, y, {}, false)};
@@ -102,40 +87,40 @@ std::vector<Case> segment_cases() {
   for (const DType type : {DType::f32, DType::f16}) add_lengths(cases, type);
   for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f64}) add_short(cases, type);
   for (const Dims& shape : {Dims{7, 8, 13}, Dims{3, 6, 1024}, Dims{1, 4, 130, 131}})
-    cases.push_back(built_segments(normed(DType::f64, shape), mean_of_relu, DType::f64));
+    cases.push_back(built(normed(DType::f64, shape), mean_of_relu, {DType::f64}));
   for (const Dims& shape : {Dims{6, 8, 11}, Dims{19, 64, 16}, Dims{5, 46, 7, 7}, Dims{3, 8, 40, 41}, Dims{2, 4, 90, 91},
                             Dims{1, 4, 150, 151}})
     add_neighbours(cases, shape);
   // A weight for each element of the row; a segment of several dimensions, and a bias along one of them; gaps between lines.
   for (const std::int64_t rows : {3, 160}) {
     for (const std::int64_t lines : {5, 41}) {
-      const BuildSegments weighed = [](Chain& c) {
+      const Build weighed = [](Chain& c) {
         const int y = c.op("add", {layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true}), kBeta});
         return std::vector{c.reduce(Reduction::amax, y, {{2}, true}, true)};
       };
       const Operand weight = Operand::dense(DType::f32, {6, lines, 37});
       const Operand bias = Operand::dense(DType::f32, {37});
       Operand x = Operand::dense(DType::f32, {rows, 6, lines, 37});
-      cases.push_back(built_segments({x, weight, bias}, weighed));
+      cases.push_back(built({x, weight, bias}, weighed));
       x.strides = Dims{6 * lines * 40, lines * 40, 40, 1};
-      cases.push_back(built_segments({x, weight, bias}, weighed));
+      cases.push_back(built({x, weight, bias}, weighed));
     }
   }
   // Segments in more warps than a warp has lanes.
-  cases.push_back(built_segments({Operand::dense(DType::f32, {2, 2, 49'999}), Operand::dense(DType::f32, {2, 49'999})},
-                                 [](Chain& c) {
-                                   const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
-                                   return std::vector{c.reduce(Reduction::sum, y, {{2}, true}, true),
-                                                      c.reduce(Reduction::var, y, {{2}, true}, true, 1)};
-                                 }));
+  cases.push_back(
+      built({Operand::dense(DType::f32, {2, 2, 49'999}), Operand::dense(DType::f32, {2, 49'999})}, [](Chain& c) {
+        const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
+        return std::vector{c.reduce(Reduction::sum, y, {{2}, true}, true),
+                           c.reduce(Reduction::var, y, {{2}, true}, true, 1)};
+      }));
   // The sum of a segment divided by that of its row: a statistic that nothing but segments needs.
-  cases.push_back(built_segments({Operand::dense(DType::f32, {9, 7, 45})}, [](Chain& c) {
+  cases.push_back(built({Operand::dense(DType::f32, {9, 7, 45})}, [](Chain& c) {
     const int segment = c.reduce(Reduction::sum, c.op("abs", {kX}), {{2}}, true);
     return std::vector{c.op("div", {segment, c.reduce(Reduction::sum, c.op("abs", {kX}), {{1, 2}}, true)})};
   }));
   // No elements: of each part, of the row, of all.
   for (const Dims& shape : {Dims{3, 4, 0}, Dims{0, 4, 5}})
-    cases.push_back(built_segments(normed(DType::f32, shape), [](Chain& c) {
+    cases.push_back(built(normed(DType::f32, shape), [](Chain& c) {
       const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
       return std::vector{mean_of_segments(c, y), c.reduce(Reduction::sum, y, {{2}, true}, false)};
     }));
@@ -151,17 +136,17 @@ std::vector<Case> long_segment_cases() {
                                           {DType::f16, {1, 4, 130, 131}},
                                           {DType::f64, {1, 4, 70, 71}}};
   for (const auto& [type, shape] : norms) {
-    cases.push_back(built_segments(
-        normed(type, shape),
-        [](Chain& c) {
-          const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
-          return std::vector{mean_of_segments(c, y), c.reduce(Reduction::var, y, {{2}, true}, false, 1)};
-        },
-        type));
+    cases.push_back(
+        built(normed(type, shape),
+              [](Chain& c) {
+                const int y = group_norm(c, kX, 2, kGamma, kBeta, 1e-5);
+                return std::vector{mean_of_segments(c, y), c.reduce(Reduction::var, y, {{2}, true}, false, 1)};
+              },
+              {type}));
   }
   // A weight for each element.
-  cases.push_back(built_segments(
-      {Operand::dense(DType::f32, {2, 5, 33, 121}), Operand::dense(DType::f32, {5, 33, 121})}, [](Chain& c) {
+  cases.push_back(
+      built({Operand::dense(DType::f32, {2, 5, 33, 121}), Operand::dense(DType::f32, {5, 33, 121})}, [](Chain& c) {
         const int y = layer_norm(c, kX, kGamma, kNoOperand, 1e-5, {{1}, true});
         return std::vector{c.reduce(Reduction::sum, c.op("relu", {y}), {{2}, true}, true)};
       }));
@@ -174,9 +159,7 @@ namespace {
 
 void add_means(std::vector<Case>& cases, DType type, const Dims& shape) {
   const auto norm = [](Chain& c, int value) { return group_norm(c, value, 2, kGamma, kBeta, 1e-5); };
-  const auto add = [&](const BuildSegments& build) {
-    cases.push_back(built_segments(normed(type, shape), build, type));
-  };
+  const auto add = [&](const Build& build) { cases.push_back(built(normed(type, shape), build, {type})); };
   // Over pixels, with a nonlinear operation before; over all but the batch; both, and what is known of the rows.
   add([&](Chain& c) { return std::vector{mean_of_segments(c, norm(c, c.op("silu", {kX})))}; });
   add([&](Chain& c) { return std::vector{c.reduce(Reduction::mean, norm(c, kX), {{1}, true}, false)}; });
@@ -190,11 +173,11 @@ void add_means(std::vector<Case>& cases, DType type, const Dims& shape) {
 
 // All rows of a result are one block's.
 void add_mean_across(std::vector<Case>& cases, DType type, std::int64_t batch, int groups) {
-  const BuildSegments mean = [&](Chain& c) {
+  const Build mean = [&](Chain& c) {
     const int norm = group_norm(c, kX, groups, kGamma, kBeta, 1e-5);
     return std::vector{c.reduce(Reduction::mean, norm, {{1}, true}, false)};
   };
-  cases.push_back(built_segments(normed(type, {batch, 3 * groups, 1029}), mean, type));
+  cases.push_back(built(normed(type, {batch, 3 * groups, 1029}), mean, {type}));
 }
 
 void add_other_means(std::vector<Case>& cases, const Dims& shape) {
@@ -205,24 +188,24 @@ void add_other_means(std::vector<Case>& cases, const Dims& shape) {
     return inputs;
   };
   // More of the tail behind the mean, over an operand of segments, in place too; and a bias within the average.
-  const BuildSegments after = [](Chain& c) {
+  const Build after = [](Chain& c) {
     const int mean = mean_of_segments(c, group_norm(c, kX, 2, kGamma, kBeta, 1e-5));
     return std::vector{c.op("sigmoid", {c.op("add", {c.op("mul", {mean, c.constant(2)}), kExtra})})};
   };
-  cases.push_back(built_segments(with(Operand::dense(type, {shape[0], shape[1]})), after));
+  cases.push_back(built(with(Operand::dense(type, {shape[0], shape[1]})), after));
   cases.push_back(cases.back());
   cases.back().in_place = {kExtra};
-  const BuildSegments before = [](Chain& c) {
+  const Build before = [](Chain& c) {
     const int biased = c.op("relu", {c.op("add", {kX, kExtra})});
     return std::vector{mean_of_segments(c, group_norm(c, biased, 2, kGamma, kBeta, 1e-5))};
   };
-  cases.push_back(built_segments(with(Operand::dense(type, {shape[1], 1})), before));
-  cases.push_back(built_segments(with(Operand::dense(DType::f16, {shape[2]})), before));
-  cases.push_back(built_segments(with(Operand::dense(DType::f16, shape)), before));
+  cases.push_back(built(with(Operand::dense(type, {shape[1], 1})), before));
+  cases.push_back(built(with(Operand::dense(DType::f16, {shape[2]})), before));
+  cases.push_back(built(with(Operand::dense(DType::f16, shape)), before));
   // Gaps between lines, as many segments as channels; quotients, differences and signs.
   Operand x = Operand::dense(type, shape);
   x.strides = {shape[1] * (shape[2] + 5), shape[2] + 5, 1};
-  cases.push_back(built_segments({x}, [](Chain& c) {
+  cases.push_back(built({x}, [](Chain& c) {
     const AxisList axes = {{1}, true};
     const int largest = c.reduce(Reduction::amax, c.op("abs", {kX}), axes, true);
     const int scaled = c.op("div", {c.op("neg", {c.op("sub", {c.constant(3), kX})}), largest});
@@ -359,14 +342,8 @@ Case SegmentFamily::next(int elements) {
     operand.lead = source.aligned ? 0 : random_.between(0, 17);
     test.inputs.push_back(operand);
   }
-  const std::vector<Dims> results = test.result_shapes();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Operand output = Operand::dense(output_types_[i], results[i]);
-    if (static_cast<int>(i) == in_place_) output = test.inputs[0];
-    test.outputs.push_back(output);
-    test.in_place.push_back(static_cast<int>(i) == in_place_ ? 0 : -1);
-  }
-  test.fill = random_.percent(70) ? Fill::plain : random_.pick({Fill::rows, Fill::specials, Fill::bits});
+  give_outputs(test, output_types_, in_place_);
+  test.fill = draw_row_fill(random_);
   for (int d = 0; d < row_; ++d) test.row_dims |= 1u << (rank_ - 1 - d);
   test.data_seed = random_.bits();
   return test;
@@ -450,12 +427,8 @@ Case SegmentMeanFamily::next(int elements) {
     operand.lead = random_.percent(50) ? 0 : random_.between(0, 17);
     test.inputs.push_back(operand);
   }
-  const std::vector<Dims> results = test.result_shapes();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    test.outputs.push_back(Operand::dense(output_types_[i], results[i]));
-    test.in_place.push_back(-1);
-  }
-  test.fill = random_.percent(70) ? Fill::plain : random_.pick({Fill::rows, Fill::specials, Fill::bits});
+  give_outputs(test, output_types_);
+  test.fill = draw_row_fill(random_);
   test.row_dims = 1u << (extents.size() - 1);
   test.data_seed = random_.bits();
   return test;

@@ -7,6 +7,21 @@
 
 namespace epifuse::codegen {
 
+void Family::add_operands(std::string& settings) const {
+  using plan::GemmRole;
+  add(settings, "int", "kTileInputs", made_.count(GemmRole::tile), "operands with a value for each element");
+  add(settings, "int", "kRowVectors", made_.count(GemmRole::row), "operands with a value for each column");
+  add(settings, "int", "kColumnVectors", made_.count(GemmRole::column), "operands with a value for each row");
+  add(settings, "int", "kFactorBytes", size_of(made_.factor), "of a number of a factor");
+}
+
+void Family::add_layout(std::string& settings) const {
+  add(settings, "int", "kResultAt", made_.result_at(), "where a slot holds the result");
+  add(settings, "int", "kSlotBytes", made_.slot_bytes(), "");
+  add(settings, "bool", "kLeftTransposed", made_.left_transposed, "its rows are contiguous, not its depth");
+  add(settings, "bool", "kRightTransposed", made_.right_transposed, "its columns are contiguous, not its depth");
+}
+
 std::string_view Family::factor_in_ptx() const {
   switch (made_.factor) {
     case DType::f8e4m3:

@@ -51,6 +51,9 @@ class Family {
   static void add(std::string& settings, std::string_view type, std::string_view name, T value, std::string_view what) {
     settings += fmt::format("constexpr {} {} = {};{}{}\n", type, name, value, what.empty() ? "" : "  // ", what);
   }
+  /// What both families have of constants, in two runs: how many operands there are, and where results and factors lie.
+  void add_operands(std::string& settings) const;
+  void add_layout(std::string& settings) const;
   /// As PTX names the type of factors: PTX ISA, wgmma.mma_async and mma.
   std::string_view factor_in_ptx() const;
   /// The bits of a factor's number as a float, for who runs the text on the CPU.

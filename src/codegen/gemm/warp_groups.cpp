@@ -21,18 +21,12 @@ class WarpGroups : public Family {
     add(out, "int", "kCluster", tile_.cluster, "blocks that copy the right operand for each other");
     add(out, "int", "kStages", tile_.stages, "tiles of both factors on their way");
     add(out, "int", "kSlots", made_.slots, "sub-tiles of the result that a warp group has in shared memory");
-    add(out, "int", "kTileInputs", made_.count(GemmRole::tile), "operands with a value for each element");
-    add(out, "int", "kRowVectors", made_.count(GemmRole::row), "operands with a value for each column");
-    add(out, "int", "kColumnVectors", made_.count(GemmRole::column), "operands with a value for each row");
-    add(out, "int", "kFactorBytes", size_of(made_.factor), "of a number of a factor");
+    add_operands(out);
     add(out, "int", "kInstructionN", made_.instruction_columns(), "columns that one instruction multiplies");
     add(out, "bool", "kPromotes", made_.promotes(), "sums of each stage are added in f32");
     add(out, "bool", "kIntegers", is_integer(), "sums are integers");
     add(out, "int", "kInputBytes", made_.input_bytes(), "of a sub-tile of all operands with a value for each element");
-    add(out, "int", "kResultAt", made_.result_at(), "where a slot holds the result");
-    add(out, "int", "kSlotBytes", made_.slot_bytes(), "");
-    add(out, "bool", "kLeftTransposed", made_.left_transposed, "its rows are contiguous, not its depth");
-    add(out, "bool", "kRightTransposed", made_.right_transposed, "its columns are contiguous, not its depth");
+    add_layout(out);
     return out + "\n";
   }
 

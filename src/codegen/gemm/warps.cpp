@@ -21,15 +21,9 @@ class Warps : public Family {
     add(out, "int", "kProducts", made_.count(GemmRole::product), "of one left factor, which share a tile's columns");
     add(out, "int", "kStages", tile_.stages, "tiles of both factors on their way");
     add(out, "int", "kSlots", made_.slots, "sub-tiles of the result that are in shared memory at a time");
-    add(out, "int", "kTileInputs", made_.count(GemmRole::tile), "operands with a value for each element");
-    add(out, "int", "kRowVectors", made_.count(GemmRole::row), "operands with a value for each column");
-    add(out, "int", "kColumnVectors", made_.count(GemmRole::column), "operands with a value for each row");
-    add(out, "int", "kFactorBytes", size_of(made_.factor), "of a number of a factor");
+    add_operands(out);
     add(out, "bool", "kPromotes", made_.promotes(), "sums of each instruction are added in f32");
-    add(out, "int", "kResultAt", made_.result_at(), "where a slot holds the result");
-    add(out, "int", "kSlotBytes", made_.slot_bytes(), "");
-    add(out, "bool", "kLeftTransposed", made_.left_transposed, "its rows are contiguous, not its depth");
-    add(out, "bool", "kRightTransposed", made_.right_transposed, "its columns are contiguous, not its depth");
+    add_layout(out);
     return out + "\n";
   }
 

@@ -81,8 +81,13 @@ class LoopSplitter {
     for (const std::size_t i : loops[k].fed) use(structure_.accumulators[i].argument);
     for (const std::size_t i : loops[k].lanes) use(structure_.accumulators[i].argument);
     for (const std::size_t i : loops[k].outputs) use(program_.results()[i].value);
+    plan::Marks read(program_.operand_count(), false);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      const Node& node = program_.nodes()[i];
+      if (used[i] && ir::is_operand(node.op)) read[static_cast<std::size_t>(node.ordinal)] = true;
+    }
     for (const std::size_t i : needs_.inputs) {
-      if (used[operand(i)]) loops[k].inputs.push_back(i);
+      if (read[i]) loops[k].inputs.push_back(i);
     }
     for (std::size_t before = 0; before < k; ++before) {
       for (std::size_t i = 0; i < used.size(); ++i) {
@@ -96,13 +101,6 @@ class LoopSplitter {
     }
   }
 
-  std::size_t operand(std::size_t input) const {
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      const Node& node = program_.nodes()[i];
-      if (ir::is_operand(node.op) && static_cast<std::size_t>(node.ordinal) == input) return i;
-    }
-    return 0;
-  }
   bool is_saved(Value value) const { return std::ranges::find(saved_, value) != saved_.end(); }
 
   const Program& program_;

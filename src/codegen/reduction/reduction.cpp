@@ -60,8 +60,8 @@ class ReductionEmitter {
       prelude_.require(reduction_.columns->several_blocks ? "columns_shared" : "columns_alone");
     }
     out += prelude_.take() + end;
-    prelude_.require(reduction_.columns         ? reduction_.prefetches() ? "prefetch_tile" : "no_prefetch_tile"
-                     : !reduction_.prefetches() ? "no_prefetch"
+    prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
+                     : reduction_.columns                ? "prefetch_rows"
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
                                                          : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());

@@ -19,9 +19,7 @@ int most_slots() { return kPolicy.exchange_bytes / kAccessBytes; }
 bool ReductionPlanner::run_by_segments() {
   arrange_rows(plan_);
   if (!layout().inner_reduction || layout().reduced - reduction().segment_coordinates() != 1) return false;
-  operands_.describe();
-  operands_.choose_elements();
-  operands_.choose_held();
+  operands_.choose();
   take_rounds();
   row_threads().group = kernel_.threads = kPolicy.small_block_threads;
   const std::int64_t step = std::int64_t{row_threads().group} * kernel_.elements;

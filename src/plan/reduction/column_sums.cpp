@@ -25,10 +25,8 @@ int ReductionPlanner::column_threads(int steps) {
   const int vector = kernel_.elements * word;
   const int sums = column_sums_of(structure()) * (structure().column_segment != 0 ? word : vector);
   const int held = steps * (operands_.held_bytes() + operands_.common_bytes() + sums);
-  const auto is_there = [](bool any) { return any; };
   const Residency& residency = reduction().residency;
-  const auto at_hand =
-      std::ranges::count_if(residency.held, is_there) + std::ranges::count_if(residency.hoisted, is_there);
+  const auto at_hand = std::ranges::count(residency.held, true) + std::ranges::count(residency.hoisted, true);
   const int registers = registers_for((held + std::max(static_cast<int>(at_hand), 1) * vector) * (word / 4));
   return registers > kMostThreadRegisters ? 0 : std::min(kMostBlockThreads, machine_.threads_with(registers));
 }
@@ -60,9 +58,7 @@ int ReductionPlanner::column_groups() {
 
 bool ReductionPlanner::run_column_sums() {
   arrange_rows(plan_);
-  operands_.describe();
-  operands_.choose_elements();
-  operands_.choose_held();
+  operands_.choose();
   return hold_columns() && plan_.tiles >= kFewestTiles * plan_.blocks_per_result;
 }
 
@@ -85,7 +81,8 @@ bool ReductionPlanner::hold_columns() {
     for (int steps = 1; column_threads(steps) > 0 && !is_held; ++steps) is_held = choose_column_group(cluster, steps);
   if (!is_held) return false;
   size_column_grid();
-  std::get<Resident>(reduction().driver).prefetches = any_prefetched();
+  // Rows that a block comes to next are read while it works on those at hand.
+  std::get<Resident>(reduction().driver).prefetches = prefetched_element_bytes(kernel_) > 0;
   return true;
 }
 
@@ -108,14 +105,6 @@ void ReductionPlanner::refuse_columns() {
              structure().column_segment != 0 ? "segment by segment" : "element by element",
              most_column_cluster() > 1 ? "cluster of blocks" : "block", plan_.row_length, column_sums_of(structure()),
              column_sums_of(structure()) == 1 ? "" : "s");
-}
-
-// Rows that a block comes to next are read while it works on those at hand.
-bool ReductionPlanner::any_prefetched() const {
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (is_prefetched(kernel_, i)) return true;
-  }
-  return false;
 }
 
 void ReductionPlanner::size_column_grid() {

@@ -186,10 +186,7 @@ class ReductionExplainer {
 
   // Of the rows that a block with column sums comes to next.
   std::uint64_t next_rows_bytes() const {
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-      bytes += is_prefetched(kernel_, i) ? static_cast<std::uint64_t>(size_in_bytes(kernel_.inputs[i])) : 0;
-    return bytes * static_cast<std::uint64_t>(plan_.row_length * rows_per_block());
+    return static_cast<std::uint64_t>(prefetched_element_bytes(kernel_) * plan_.row_length * rows_per_block());
   }
   // Of the blocks between one and that for which it prefetches.
   std::uint64_t prefetch_bytes() const {

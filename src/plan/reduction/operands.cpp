@@ -13,6 +13,12 @@ bool holds_several(const ReductionClass& reduction) {
          std::ranges::count(reduction.residency.held, true) > 1;
 }
 
+void ReductionOperands::choose() {
+  describe();
+  choose_elements();
+  choose_held();
+}
+
 void ReductionOperands::describe() {
   const Strides dense = dense_strides(space_);
   // What rows have one of is never read with their elements.
@@ -246,18 +252,19 @@ bool ReductionOperands::is_needed_later(std::size_t input) const {
   return passes() == 1;
 }
 
-bool ReductionOperands::is_common_to_rows(std::size_t i) const {
-  const OperandPlan& operand = kernel_.inputs[i];
-  if (operand.access != Access::contiguous || scope_of_input(i) != Scope::element) return false;
-  const auto& strides = space_.inputs[i].strides;
-  const int outer = kernel_.reduction()->layout.outer;
-  return std::all_of(strides.begin(), strides.begin() + outer, [](std::int64_t stride) { return stride == 0; });
+// An operand of elements that passes read, not held: the same in all steps along dimensions first … end - 1.
+bool ReductionOperands::repeats_along(std::size_t i, int first, int end) const {
+  if (kernel_.reduction()->residency.held[i] || kernel_.inputs[i].access != Access::contiguous ||
+      scope_of_input(i) != Scope::element)
+    return false;
+  const auto strides = space_.inputs[i].strides.begin();
+  return std::all_of(strides + first, strides + end, [](std::int64_t stride) { return stride == 0; });
 }
 
 void ReductionOperands::find_common() {
   reduction().residency.hoisted.assign(kernel_.inputs.size(), false);
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-    reduction().residency.hoisted[i] = !reduction().residency.held[i] && is_common_to_rows(i);
+    reduction().residency.hoisted[i] = repeats_along(i, 0, reduction().layout.outer);
 }
 
 int ReductionOperands::common_bytes() const {
@@ -276,14 +283,10 @@ void ReductionOperands::find_hoisted() {
                        innermost % kernel_.elements == 0 &&
                        std::int64_t{reduction().threads.group} * kernel_.elements % innermost == 0;
   if (!turns && !in_runs) return;
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    const OperandPlan& operand = kernel_.inputs[i];
-    bool stays =
-        !reduction().residency.held[i] && operand.access == Access::contiguous && scope_of_input(i) == Scope::element;
-    for (int d = reduction().layout.outer; d + 1 < reduction().layout.outer + reduction().layout.reduced; ++d)
-      stays = stays && space_.inputs[i].strides[static_cast<std::size_t>(d)] == 0;
-    reduction().residency.hoisted[i] = stays;
-  }
+  const int first = reduction().layout.outer;
+  const int end = first + std::max(reduction().layout.reduced - 1, 0);
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+    reduction().residency.hoisted[i] = repeats_along(i, first, end);
 }
 
 base::InlineVector<ReductionOperands::Streamed, 8> ReductionOperands::streamed() const {
@@ -306,8 +309,6 @@ int ReductionOperands::narrowest_bytes() const {
   for (const auto& [operand, strided] : streamed()) narrowest = std::min(narrowest, size_in_bytes(*operand));
   return narrowest;
 }
-
-bool ReductionOperands::holds_several() const { return plan::holds_several(*kernel_.reduction()); }
 
 bool ReductionOperands::reads_lines() const {
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {

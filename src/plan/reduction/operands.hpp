@@ -21,15 +21,9 @@ class ReductionOperands {
         held_bytes_(other.held_bytes_),
         loaded_bytes_(other.loaded_bytes_) {}
 
-  /// Gives the class its inputs and outputs, and says which results lack parallel dimensions.
-  void describe();
-  /// Consecutive elements per thread, and how many of each operand one instruction moves.
-  void choose_elements();
-  /// Called by choose_elements where rows have lane segments: a vector is of one of them, and a warp has lanes for it.
-  void fit_lane_segments();
-  /// Operands and values that registers keep from pass to pass.
-  void choose_held();
-  /// Both again, for so many elements at most.
+  /// Gives the class its inputs and outputs, and chooses elements per thread and what is held.
+  void choose();
+  /// The last two again, for so many elements at most.
   void take_fewer(int elements);
   /// Where registers hold rows without segments: exponentials of the first pass instead of what they are taken of.
   /// Called when the threads are chosen.
@@ -40,7 +34,7 @@ class ReductionOperands {
   void find_common();
   int common_bytes() const;
 
-  /// Of one vector: bytes held from pass to pass, and loaded in the first pass. Known once choose_held is done.
+  /// Of one vector: bytes held from pass to pass, and loaded in the first pass. Known once choose() is done.
   int held_bytes() const { return held_bytes_; }
   int loaded_bytes() const { return loaded_bytes_; }
 
@@ -52,14 +46,21 @@ class ReductionOperands {
   base::InlineVector<Streamed, 8> streamed() const;
   /// Bytes of an element of the narrowest of them.
   int narrowest_bytes() const;
-  /// Whether several operands are held for a pass that writes, as in backward passes: those work on a vector of each, in twice the registers.
-  bool holds_several() const;
   /// Whether passes after the first read operands of elements that nobody holds.
   bool reads_lines() const;
   /// Instructions that compute a value from operands, by each operation's own formula or by cheaper ones.
   int cost_of(ir::Value value, const Arithmetic* arithmetic = nullptr) const;
 
  private:
+  // Inputs and outputs, and which results lack parallel dimensions.
+  void describe();
+  // Consecutive elements per thread, and how many of each operand one instruction moves.
+  void choose_elements();
+  // Where rows have lane segments: a vector is of one of them, and a warp has lanes for it.
+  void fit_lane_segments();
+  // Operands and values that registers keep from pass to pass.
+  void choose_held();
+
   ReductionClass& reduction() { return *kernel_.reduction(); }
   const ReductionClass& reduction() const { return *kernel_.reduction(); }
   const Structure& structure() const { return reduction().structure; }
@@ -68,7 +69,7 @@ class ReductionOperands {
   Scope scope_of_input(std::size_t i) const { return plan::scope_of_input(program_, structure(), i); }
   Scope scope_of_output(std::size_t i) const;
   bool is_full_size(std::size_t i) const;
-  bool is_common_to_rows(std::size_t i) const;
+  bool repeats_along(std::size_t i, int first, int end) const;
   bool is_needed_later(std::size_t input) const;
   void choose_width(OperandPlan& operand, const StridedOperand& strided);
   void choose_saved();

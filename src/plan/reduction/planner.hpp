@@ -99,7 +99,6 @@ class ReductionPlanner {
   // column_sums.cpp
   bool hold_columns();
   [[noreturn]] void refuse_columns();
-  bool any_prefetched() const;
   int most_column_cluster();
   int column_threads(int steps);
   bool choose_column_group(int cluster, int steps);

@@ -17,6 +17,13 @@ bool is_prefetched(const KernelClass& kernel_class, std::size_t input) {
   return kernel_class.reduction()->residency.held[input] && kernel_class.inputs[input].access == Access::linear;
 }
 
+int prefetched_element_bytes(const KernelClass& kernel_class) {
+  int bytes = 0;
+  for (std::size_t i = 0; i < kernel_class.inputs.size(); ++i)
+    bytes += is_prefetched(kernel_class, i) ? size_in_bytes(kernel_class.inputs[i]) : 0;
+  return bytes;
+}
+
 // Bytes that are prefetched before the blocks that read them begin; 0: none. Only beside results as long as the rows:
 // where nothing is written memory has no rest. Rows of outer reductions in f32 gain nothing. Rows in runs, rows whose
 // results are transposed, and norms in clusters whose weights come from the L2 cache lose by it
@@ -34,9 +41,7 @@ std::int64_t ReductionPlanner::prefetch_bytes() {
 }
 
 void ReductionPlanner::choose_prefetch() {
-  int element_bytes = 0;
-  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-    if (is_prefetched(kernel_, i)) element_bytes += size_in_bytes(kernel_.inputs[i]);
+  const int element_bytes = prefetched_element_bytes(kernel_);
   const std::int64_t held_bytes = std::int64_t{kernel_.threads} * kernel_.steps * kernel_.elements * element_bytes;
   const std::int64_t bytes = prefetch_bytes();
   if (bytes == 0 || element_bytes == 0 || held_bytes < kPolicy.least_prefetching_bytes) return;

@@ -14,9 +14,7 @@ bool ReductionPlanner::run_transposed_store(const Order& order) {
   arrange_rows(plan_);
   reduction().store = transposed_store_of(plan_, program_);
   if (!reduction().store) return false;
-  operands_.describe();
-  operands_.choose_elements();
-  operands_.choose_held();
+  operands_.choose();
   if (!choose_transposing_driver()) return false;
   operands_.hold_exponentials();
   choose_line_widths(plan_, program_);
@@ -28,9 +26,7 @@ bool ReductionPlanner::run_transposed_store(const Order& order) {
 void ReductionPlanner::run() {
   arrange_rows(plan_);
   if (structure().has_lane_segments()) check_lane_segments();
-  operands_.describe();
-  operands_.choose_elements();
-  operands_.choose_held();
+  operands_.choose();
   if (structure().has_lane_segments()) choose_lanes();
   if (structure().has_column_sums()) {
     if (!hold_columns()) refuse_columns();
@@ -172,31 +168,24 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
           0;
 }
 
-// The first that does: segment means, iteration in the order of the operands, all else.
+// The first that does: column sums beside results of elements, segment means, iteration in the order of the operands, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
-  if (structure.has_column_sums()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
-  if (structure.has_lane_segments()) return ReductionPlanner(plan, program, std::move(structure), machine).run();
-  if (std::optional<Structure> column_sums = analyse_column_sums(program, plan.space, structure)) {
-    Plan by_columns = plan;
-    if (ReductionPlanner(by_columns, program, std::move(*column_sums), machine).run_column_sums()) {
-      plan = std::move(by_columns);
-      return;
-    }
-  }
-  if (std::optional<Structure> segment_means = analyse_segment_means(program, plan.space, structure.reduced)) {
-    Plan by_segments = plan;
-    if (ReductionPlanner(by_segments, program, std::move(*segment_means), machine).run_by_segments()) {
-      plan = std::move(by_segments);
-      return;
-    }
-  }
-  const Order order = structure.has_segments() ? Order{} : order_of_operands(plan.space, program, structure);
-  if (!order.empty()) {
-    Plan transposed = plan;
-    if (ReductionPlanner(transposed, program, structure, machine).run_transposed_store(order)) {
-      plan = std::move(transposed);
-      return;
-    }
+  // Works on a copy: a form that does not apply leaves nothing behind.
+  const auto is_adopted = [&](const Structure& other, const auto& run) {
+    Plan candidate = plan;
+    ReductionPlanner planner(candidate, program, other, machine);
+    const bool applies = run(planner);
+    if (applies) plan = std::move(candidate);
+    return applies;
+  };
+  if (!structure.has_column_sums() && !structure.has_lane_segments()) {
+    const auto columns = analyse_column_sums(program, plan.space, structure);
+    if (columns && is_adopted(*columns, [](ReductionPlanner& planner) { return planner.run_column_sums(); })) return;
+    const auto means = analyse_segment_means(program, plan.space, structure.reduced);
+    if (means && is_adopted(*means, [](ReductionPlanner& planner) { return planner.run_by_segments(); })) return;
+    const Order order = structure.has_segments() ? Order{} : order_of_operands(plan.space, program, structure);
+    const auto transposes = [&](ReductionPlanner& planner) { return planner.run_transposed_store(order); };
+    if (!order.empty() && is_adopted(structure, transposes)) return;
   }
   ReductionPlanner(plan, program, std::move(structure), machine).run();
 }

@@ -74,7 +74,7 @@ int ReductionPlanner::group_steps(std::int64_t own, int most) {
   const int threads = below_f32 ? kPolicy.block_threads : kPolicy.small_block_threads;
   // Half as many where passes work on vectors of several operands, in twice the registers. Rows of a warp keep theirs: x + r, its norm and a grid maximum in
   // rows of 1024 took 0.935 of a copy, and 1.204 with a block to a row.
-  const int share = operands_.holds_several() ? 2 : 1;
+  const int share = holds_several(reduction()) ? 2 : 1;
   const int few = below_f32 ? std::max(few_steps(most) / share, 1) : most;
   int steps = std::min(below_f32 ? 2 : 1, few);
   while (steps < few && divide_up(own, steps) > threads) ++steps;
@@ -199,7 +199,7 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
   // Several operands leave space for few blocks.
   const std::int64_t fitting =
       std::max(machine_.shared_bytes / std::max(own * together * bytes, std::int64_t{1}), std::int64_t{1});
-  while (operands_.holds_several() && threads < large_block_threads(machine_) &&
+  while (holds_several(reduction()) && threads < large_block_threads(machine_) &&
          threads * fitting < kFewestStagedThreads)
     threads *= 2;
   // Where later passes read operands as long as the row: the more threads, the more of those loads are under way.
