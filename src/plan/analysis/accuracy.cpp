@@ -17,6 +17,10 @@ using ir::Program;
 using ir::Value;
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+// Reciprocals and powers end there: no result below need be right.
+constexpr double kLeastFloor = 0x1p-117;
+// Of a sum whose terms err by a constant: rounding in f32 costs a longer sum more than that.
+constexpr double kMostTerms = 0x1p24;
 // Beyond this exponent f32 has neither results nor arguments of them: exp(88.7) overflows.
 constexpr double kLargestExponent = 89;
 
@@ -53,6 +57,8 @@ struct Interval {
   double low = -kUnbounded;
   double high = kUnbounded;
   double size() const { return std::max(std::fabs(low), std::fabs(high)); }
+  // The least magnitude.
+  double least() const { return std::max({low, -high, 0.0}); }
 };
 
 // 0 where there is no error, whatever the factor.
@@ -113,6 +119,8 @@ class ErrorAnalysis {
       Error e = passed(program_.nodes()[i]);
       if (const Formula* formula = formulas[i]) {
         e.relative += formula->relative;
+        // Below its floor it errs as at the floor. At the least floor that counts for nothing: f32 itself ends nearby.
+        if (formula->floor > kLeastFloor) e.absolute += formula->relative * formula->floor;
         e.total += formula->total;
       }
       // Not of sums, whose relative error counts from their terms.
@@ -186,6 +194,8 @@ class ErrorAnalysis {
         return {0, at(0).high <= 0 ? 1 : kUnbounded};
       case Op::square:
         return {0, kUnbounded};
+      case Op::rsqrt:
+        return {0, at(0).low > 0 ? 1 / std::sqrt(at(0).low) : kUnbounded};
       case Op::softplus:  // a negative beta makes it negative; above a negative threshold it is its argument
         return at(1).low > 0 && at(2).low >= 0 ? Interval{0, kUnbounded} : Interval{};
       case Op::relu:
@@ -257,7 +267,7 @@ class ErrorAnalysis {
       }
       case Op::div: {
         const Interval by = interval(value(1));
-        const double factor = by.low == by.high ? 1 / std::fabs(by.low) : kUnbounded;
+        const double factor = 1 / by.least();
         if (vanishes(value(1)) && !b.is_exact()) return lost(b);
         return {a.relative + b.relative, times(a.absolute, factor) + times(b.absolute, kUnbounded),
                 times(a.total, factor) + times(b.total, kUnbounded)};
@@ -281,9 +291,9 @@ class ErrorAnalysis {
         return scaled(a, 2, 2 * interval(value(0)).size());
       case Op::sqrt:
       case Op::rsqrt:
-        return vanishes(value(0)) ? lost(a) : scaled(a, 0.5, kUnbounded);
+        return power(0.5, value(0), a);
       case Op::reciprocal:
-        return vanishes(value(0)) ? lost(a) : scaled(a, 1, kUnbounded);
+        return power(1, value(0), a);
       case Op::sigmoid:
         return {a.total, 0, times(a.total, 0.25)};
       case Op::elu:
@@ -299,6 +309,13 @@ class ErrorAnalysis {
 
   // What formulas make 0 of values below 2^-117: a root of it or a quotient by it may then be another number altogether, or of another kind.
   bool vanishes(Value value) const { return interval(value).low <= 0 && interval(value).high >= 0; }
+
+  // Of |argument|^±exponent. Beside a least magnitude, an absolute error is a relative one.
+  Error power(double exponent, Value argument, const Error& a) const {
+    if (vanishes(argument)) return lost(a);
+    const double relative = a.relative + times(a.absolute, 1 / interval(argument).least());
+    return {exponent * relative, 0, times(relative, kUnbounded)};
+  }
 
   static Error by_table(Op op, const Error& a, const Interval& argument) {
     if (a.is_exact()) return {};
@@ -356,16 +373,16 @@ class ErrorAnalysis {
     return {a.relative + 2 * spacing.relative, a.absolute + spacing.absolute, kUnbounded};
   }
 
-  static Error reduced(const Node& node, const Error& a) {
+  Error reduced(const Node& node, const Error& a) const {
     switch (node.op) {
       case Op::amax:
       case Op::amin:
       case Op::mean:
         return a;
       case Op::sum:
-        return scaled(a, 1, kUnbounded);
-      case Op::var:
-        return scaled(a, 2, kUnbounded);
+        return {a.relative, times(a.absolute, kMostTerms), times(a.total, kUnbounded)};
+      case Op::var:  // the slope is twice a term's distance to the mean
+        return scaled(a, 2, 4 * interval(node.args[0]).size());
       default:
         return lost(a);
     }
@@ -385,7 +402,7 @@ double allowance(Math math, DType type) {
 }
 
 // A result that is stored as zero even after a multiplication by thousands need not be right.
-double smallest_of(DType type) { return std::max(0x1p-12 * spacing_of(type).absolute, 0x1p-117); }
+double smallest_of(DType type) { return std::max(0x1p-12 * spacing_of(type).absolute, kLeastFloor); }
 
 // The formulas of a chain's values.
 class Choice {
