@@ -122,9 +122,10 @@ struct PlanTarget {
 /// What a compiled kernel takes of a multiprocessor, by the assembler's own account. All 0: unknown.
 struct KernelResources {
   int architecture = 0;
-  int registers = 0;      ///< per thread
-  int shared_bytes = 0;   ///< per block
-  int spilled_bytes = 0;  ///< per thread: registers that did not suffice
+  int registers = 0;        ///< per thread
+  int shared_bytes = 0;     ///< per block
+  int spilled_bytes = 0;    ///< per thread: registers that did not suffice
+  int resident_blocks = 0;  ///< that it was compiled for, where more, as planned, would spill much; 0: as planned
 };
 
 /// Views given here may have null pointers: they stand for memory that is aligned to 256 bytes and overlaps nothing.

@@ -16,6 +16,7 @@
 #include "jit/compiler.hpp"
 #include "jit/disk_cache.hpp"
 #include "jit/nvrtc.hpp"
+#include "jit/spills.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/bind/views.hpp"
 #include "plan/explain.hpp"
@@ -137,12 +138,11 @@ int Inspection::registers(int architecture) const { return resources(architectur
 KernelResources Inspection::resources(int architecture) const {
   check_architecture(architecture);
   const jit::Target target{architecture, jit::ImageKind::cubin};
-  std::vector<std::string> options = jit::compile_options(target, source_->source.is_of_one_architecture());
-  options.emplace_back(jit::kTellResources);
-  std::string log;
-  jit::Nvrtc::get().compile(cuda(), "epifuse", target, options, &log);
-  const jit::Resources used = jit::resources_of(log);
-  return {architecture, used.registers, used.shared_bytes, used.spilled_bytes};
+  const jit::Compiled compiled =
+      jit::compile_with_few_spills(jit::Nvrtc::get(), cuda(), "epifuse", target,
+                                   jit::compile_options(target, source_->source.is_of_one_architecture()));
+  const auto& [registers, shared_bytes, spilled_bytes] = compiled.resources;
+  return {architecture, registers, shared_bytes, spilled_bytes, compiled.resident_blocks};
 }
 
 std::string ir_text(const Epilogue& tail) { return ir::print_ssa(tail.program()); }

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "jit/nvrtc.hpp"
+#include "jit/spills.hpp"
 
 namespace epifuse::jit {
 namespace {
@@ -319,7 +320,7 @@ DiskCache* Compiler::cache_to_write() {
 
 std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache* cache) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string source = request.source.text();
+  std::string source = request.source.text();
   dump(request.name, request.key, "cu", source);
   const Nvrtc& nvrtc = Nvrtc::get();
   const Target target = request.device_architecture != 0
@@ -327,14 +328,16 @@ std::shared_ptr<const Image> Compiler::compile(const Request& request, DiskCache
                             : request.target;
   std::vector<std::string> options = compile_options(target, request.source.is_of_one_architecture());
   if (line_info_) options.emplace_back(kLineInfo);
-  std::string bytes = nvrtc.compile(source, line_info_ ? source_file(request).string() : request.name, target, options);
+  Compiled compiled = compile_with_few_spills(
+      nvrtc, std::move(source), line_info_ ? source_file(request).string() : request.name, target, std::move(options));
   const double spent = milliseconds_since(start);
-  dump(request.name, request.key, to_string(target.kind), bytes);
-  if (cache != nullptr) cache->store(request.key, pack(Tag{target, spent}) + bytes);
+  if (compiled.resident_blocks > 0) dump(request.name, request.key, "cu", compiled.source);
+  dump(request.name, request.key, to_string(target.kind), compiled.image);
+  if (cache != nullptr) cache->store(request.key, pack(Tag{target, spent}) + compiled.image);
   compiles_.fetch_add(1, std::memory_order_relaxed);
   compile_ms_.fetch_add(spent, std::memory_order_relaxed);
   return std::make_shared<Image>(
-      Image{std::move(bytes), target.kind, target.architecture, Origin::compiled, spent, request.key});
+      Image{std::move(compiled.image), target.kind, target.architecture, Origin::compiled, spent, request.key});
 }
 
 CompilerStats Compiler::stats() const noexcept {

@@ -122,9 +122,12 @@ int bytes_per_thread(const Plan& plan) {
 // ---- what a multiprocessor has in flight
 
 std::string resources_text(const PlanSummary& plan, const KernelResources& used) {
-  std::string out =
-      fmt::format("registers        {} per thread{}\n", used.registers,
-                  used.spilled_bytes > 0 ? fmt::format(", and {} bytes spilled", used.spilled_bytes) : "");
+  std::string out = fmt::format("registers        {} per thread{}{}\n", used.registers,
+                                used.spilled_bytes > 0 ? fmt::format(", and {} bytes spilled", used.spilled_bytes) : "",
+                                used.resident_blocks > 0
+                                    ? fmt::format("; compiled for {} resident block{}, since more would spill much",
+                                                  used.resident_blocks, used.resident_blocks == 1 ? "" : "s")
+                                    : "");
   if (used.architecture == 0 || plan.threads == 0) return out;
   if (used.shared_bytes > 0)
     out += fmt::format("shared memory    {} per block\n", base::format_bytes(used.shared_bytes));

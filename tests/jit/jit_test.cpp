@@ -13,6 +13,7 @@
 
 #include "jit/compiler.hpp"
 #include "jit/nvrtc.hpp"
+#include "jit/spills.hpp"
 #include "temporary_directory.hpp"
 
 namespace epifuse::jit {
@@ -62,6 +63,49 @@ TEST_F(NvrtcTest, DoesNotContractMultiplyAndAdd) {
                                          {nvrtc->architectures().front(), ImageKind::ptx});
   EXPECT_EQ(ptx.find("fma"), std::string::npos);
   EXPECT_NE(ptx.find("mul"), std::string::npos);
+}
+
+// Stores may change what is not loaded yet: all values are loaded first.
+std::string holding(int values, const std::string& bounds) {
+  const std::string count = std::to_string(values);
+  return "extern \"C\" __global__ void __launch_bounds__(" + bounds +
+         ") hold(const float* in, float* out) {\n"
+         "  float v[" +
+         count +
+         "];\n"
+         "#pragma unroll\n"
+         "  for (int i = 0; i < " +
+         count +
+         "; ++i) v[i] = in[i * 128 + threadIdx.x];\n"
+         "#pragma unroll\n"
+         "  for (int i = 0; i < " +
+         count + "; ++i) out[i * 128 + threadIdx.x] = v[" + count +
+         " - 1 - i];\n"
+         "}\n";
+}
+
+TEST_F(NvrtcTest, WhatSpillsMuchIsCompiledForFewerBlocks) {
+  const Target target{90, ImageKind::cubin};
+  const auto compiled = [&](const std::string& source) {
+    return compile_with_few_spills(*nvrtc, source, "hold", target, compile_options(target));
+  };
+  const Compiled crowded = compiled(holding(120, "128, 16"));
+  EXPECT_EQ(crowded.resident_blocks, 4) << "which leave 128 registers to a thread; 8 blocks leave 64";
+  EXPECT_EQ(crowded.source, holding(120, "128, 4"));
+  EXPECT_LE(crowded.resources.spilled_bytes, 128);
+  EXPECT_GT(crowded.resources.registers, 64);
+  EXPECT_FALSE(crowded.image.empty());
+
+  const Compiled fits = compiled(holding(20, "128, 16"));
+  EXPECT_EQ(fits.resident_blocks, 0);
+  EXPECT_EQ(fits.source, holding(20, "128, 16"));
+  EXPECT_LE(fits.resources.registers, 32);
+
+  // Nothing can be given up: it spills, and is compiled once.
+  const Compiled alone = compiled(holding(400, "128, 1"));
+  EXPECT_EQ(alone.resident_blocks, 0);
+  EXPECT_GT(alone.resources.spilled_bytes, 128);
+  EXPECT_EQ(compiled(holding(120, "128")).resident_blocks, 0);
 }
 
 TEST_F(NvrtcTest, ARejectedSourceIsReportedWithLogAndText) {

@@ -21,7 +21,7 @@
 
 #include "codegen/emit.hpp"
 #include "fuzz/drawn_launch.hpp"
-#include "jit/nvrtc.hpp"
+#include "jit/spills.hpp"
 #include "same/launch.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
@@ -75,15 +75,12 @@ json readable(const Launch& launch) {
 
 json compile(const json& request) {
   const jit::Target target{request.at("architecture"), jit::ImageKind::cubin};
-  std::vector<std::string> options = jit::compile_options(target);
-  options.emplace_back(jit::kTellResources);
-  std::string log;
-  const std::string cubin = jit::Nvrtc::get().compile(request.at("source"), "epifuse", target, options, &log);
-  const jit::Resources used = jit::resources_of(log);
-  return {{"registers", used.registers},
-          {"shared", used.shared_bytes},
-          {"spilled", used.spilled_bytes},
-          {"cubin", hexadecimal(cubin.data(), cubin.size())}};
+  const jit::Compiled compiled = jit::compile_with_few_spills(jit::Nvrtc::get(), request.at("source"), "epifuse",
+                                                              target, jit::compile_options(target));
+  return {{"registers", compiled.resources.registers},
+          {"shared", compiled.resources.shared_bytes},
+          {"spilled", compiled.resources.spilled_bytes},
+          {"cubin", hexadecimal(compiled.image.data(), compiled.image.size())}};
 }
 
 // ---- cases
