@@ -26,17 +26,6 @@ Expr make(Op op, const Args&... args) {
   return Expr(std::move(node));
 }
 
-// A node that several values of the Program may stand behind. `expand` runs when the Program is built: what it refuses is an Error of
-// the Epilogue's constructor, as for all operations.
-template <class Expand>
-Expr composite(std::string_view function, std::initializer_list<Expr> args, Expand expand) {
-  auto node = std::make_shared<ExprNode>();
-  node->written = function;
-  for (const Expr& arg : args) node->args.push_back(arg.shared());
-  node->expand = std::move(expand);
-  return Expr(std::move(node));
-}
-
 ir::Axes axes_of(std::string_view function, const Axes& axes) {
   const std::vector<std::int64_t> at(axes.at().begin(), axes.at().end());
   return ir::axes_of(function, at, axes.rest());
@@ -87,6 +76,14 @@ Expr::Expr(double constant, DType written) {
   node->constant = constant;
   node->dtype = written;
   node_ = std::move(node);
+}
+
+Expr composite(std::string_view function, const std::vector<Expr>& args, ExprNode::Expand expand) {
+  auto node = std::make_shared<ExprNode>();
+  node->written = function;
+  for (const Expr& arg : args) node->args.push_back(arg.shared());
+  node->expand = std::move(expand);
+  return Expr(std::move(node));
 }
 
 Expr input(std::string_view name) { return operand(Op::input, name); }

@@ -16,6 +16,8 @@ namespace epifuse {
 
 /// One node of the graph behind Expr. Shared and immutable.
 struct ExprNode {
+  using Expand = std::function<ir::Value(ir::Builder&, std::span<const ir::Value>)>;
+
   ir::Op op = ir::Op::constant;
   std::vector<std::shared_ptr<const ExprNode>> args;
   std::string name;          ///< of input and scalar
@@ -23,7 +25,7 @@ struct ExprNode {
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as it was written
   std::string_view written;  ///< of what has `expand`: the function's name, static text
   /// Of reductions, shape operations and composites, instead of `op`: builds the value from those of `args`.
-  std::function<ir::Value(ir::Builder&, std::span<const ir::Value>)> expand;
+  Expand expand;
 
   ExprNode() = default;
   ExprNode(const ExprNode&) = delete;
@@ -31,6 +33,10 @@ struct ExprNode {
   /// Takes long chains apart without recursion.
   ~ExprNode();
 };
+
+/// The node of a function that several operations of the Program may stand behind. `expand` runs when the Program is built: what it
+/// refuses is an Error of the Epilogue's constructor, as for all operations.
+Expr composite(std::string_view function, const std::vector<Expr>& args, ExprNode::Expand expand);
 
 namespace ir {
 /// The program that computes these expressions, in this order.

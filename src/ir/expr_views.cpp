@@ -14,15 +14,6 @@ using ir::Op;
 using ir::Value;
 using Values = std::span<const Value>;
 
-template <class Expand>
-Expr composite(std::string_view function, const std::vector<Expr>& args, Expand expand) {
-  auto node = std::make_shared<ExprNode>();
-  node->written = function;
-  for (const Expr& arg : args) node->args.push_back(arg.shared());
-  node->expand = std::move(expand);
-  return Expr(std::move(node));
-}
-
 Expr max_pool(std::string_view function, int rank, const Expr& input, const PerDimension& size,
               const PerDimension& stride, const PerDimension& padding, const PerDimension& dilation, bool ceil_mode) {
   return composite(function, {input}, [=](Builder& b, Values args) {
