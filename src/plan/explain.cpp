@@ -33,9 +33,8 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return "steps along the innermost dimension: element by element";
     case Access::contiguous:
       if (kernel.reduction()) return fmt::format("steps of one: {} bytes at a time", operand.width * size);
-      return fmt::format(
-          "steps of one along the innermost dimension: {} bytes at a time where the row's address allows",
-          operand.width * size);
+      return fmt::format("steps of one along the innermost dimension: {} bytes at a time{}", operand.width * size,
+                         operand.aligned ? "" : " where the row's address allows");
     case Access::hoisted:
       return fmt::format("loop-invariant, the same for all vectors of a thread: read once, {} bytes at a time",
                          operand.width * size);

@@ -26,6 +26,7 @@ std::string_view to_string(TransposedStore::Lines lines) noexcept {
 std::string OperandPlan::text() const {
   std::string text = fmt::format("{}:{}", to_string(dtype), to_string(access));
   if (width > 1) text += fmt::format("x{}", width);
+  if (aligned) text += ":aligned";
   return read_only ? text + ":read_only" : text;
 }
 

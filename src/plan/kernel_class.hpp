@@ -52,7 +52,9 @@ inline bool is_value(Access access) { return access != Access::unused && access 
 struct OperandPlan {
   DType dtype = DType::f32;
   Access access = Access::linear;
-  int width = 1;           ///< elements per memory access
+  int width = 1;  ///< elements per memory access
+  bool aligned =
+      false;  ///< contiguous, where rows are divisible: all vectors begin where an access may; else the kernel asks
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
 
   /// Needs coordinates, not only the linear index.
@@ -61,7 +63,8 @@ struct OperandPlan {
 
   static constexpr auto fields() {
     return std::tuple{Field{"", &OperandPlan::dtype}, Field{"", &OperandPlan::access},
-                      Field{"width", &OperandPlan::width}, Field{"read_only", &OperandPlan::read_only}};
+                      Field{"width", &OperandPlan::width}, Field{"aligned", &OperandPlan::aligned},
+                      Field{"read_only", &OperandPlan::read_only}};
   }
 };
 

@@ -127,9 +127,8 @@ __device__ __forceinline__ void load_row(T (&values)[kCount], const T* base, con
 }
 //@end
 
+// kAligned: the plan knows it, or the skeleton tested it (by_row schedule, where this is what bandwidth is spent on).
 //@section load_contiguous : wide, aligned
-// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
-// bias of odd length must not slow down the rest.
 template <int kWidth, bool kFullVector, bool kAligned, class T>
 __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates],
                                                 const Position& position, const Space& space) {
@@ -139,7 +138,7 @@ __device__ __forceinline__ void load_contiguous(T (&values)[kElements], const T*
   const T* source = base + offset_of(position.at, strides);
   if (kAligned || is_aligned<kWidth>(source)) {
     load_wide<kWidth>(values, source);
-  } else {
+  } else {  // this operand alone: a bias at an odd address must not slow down the rest
     load_narrow<kWidth>(values, source);
   }
 }

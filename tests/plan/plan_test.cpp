@@ -259,6 +259,28 @@ TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
   }
 }
 
+// A broadcast operand is read wide without a question where rows are divisible and each of its rows begins where an access may.
+TEST(Access, BroadcastOperandsAreAlignedWhereAllTheirRowsAre) {
+  alignas(64) static float memory[4096];
+  const ir::Program program = Epilogue::parse("x + b").program();
+  const auto bias = [&](const Dims& shape, const Dims& b_shape, const Dims& b_strides, std::size_t offset) {
+    const OutputView output(memory, DType::f16, shape);
+    const std::vector<TensorView> inputs = {TensorView(memory + 1024, DType::f16, shape),
+                                            TensorView(memory + 2048 + offset, DType::f32, b_shape, b_strides)};
+    return make_plan(program, std::span(&output, 1), inputs).kernel_class;
+  };
+  const KernelClass aligned = bias({4, 3, 16}, {16}, {1}, 0);
+  EXPECT_EQ(aligned.inputs[1].access, Access::contiguous);
+  EXPECT_EQ(aligned.inputs[1].width, 4);
+  EXPECT_TRUE(aligned.inputs[1].aligned);
+  EXPECT_TRUE(bias({4, 3, 16}, {16}, {1}, 4).inputs[1].aligned);
+  EXPECT_TRUE(bias({4, 3, 16}, {4, 1, 16}, {20, 16, 1}, 0).inputs[1].aligned);
+  EXPECT_FALSE(bias({4, 3, 16}, {16}, {1}, 1).inputs[1].aligned) << "begins at an odd address";
+  EXPECT_FALSE(bias({4, 3, 16}, {4, 1, 16}, {18, 16, 1}, 0).inputs[1].aligned) << "its second row does";
+  EXPECT_FALSE(bias({4, 3, 15}, {15}, {1}, 0).inputs[1].aligned) << "vectors begin anywhere in a row";
+  EXPECT_EQ(bias({4, 3, 16}, {16}, {1}, 1).inputs[1].width, 4) << "the kernel asks, vector by vector";
+}
+
 TEST(Index, Is32BitsWhereThatIsEnough) {
   EXPECT_FALSE(plan_of("x", out(DType::i8, {1 << 30}), {in(DType::i8, {1 << 30})}).kernel_class.wide_index);
   EXPECT_TRUE(plan_of("x", out(DType::i8, {1LL << 31}), {in(DType::i8, {1LL << 31})}).kernel_class.wide_index);

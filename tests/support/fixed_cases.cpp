@@ -279,6 +279,14 @@ std::vector<Case> divisible_row_cases() {
       }
     }
   }
+  // A bias along the row, at any address: the kernel asks, unless all vectors are aligned.
+  for (const DType type : {DType::f32, DType::f16, DType::i8}) {
+    for (const int lead : {0, 1, 4}) {
+      Operand bias = Operand::dense(DType::f16, Dims{48});
+      bias.lead = lead;
+      cases.push_back(simple_case(sum_of_two(), {Operand::dense(type, Dims{7, 48}), bias}, {type}, Dims{7, 48}));
+    }
+  }
   // Two steps of half an access each: the vector's elements are wider.
   for (const DType type : {DType::f8e4m3, DType::i8}) {
     for (const Dims& shape : {Dims{3, 16}, Dims{37, 136}}) {

@@ -144,34 +144,11 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   }
 }
 
-// The same, from any address.
-__device__ __forceinline__ void load_narrow(f32 (&values)[kElements], const f32* source) {
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) values[e] = source[e];
-}
-
 template <class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
   for (int e = 0; e < kElements; e += 8) {
     *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
-  }
-}
-
-// Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
-__device__ __forceinline__ bool is_aligned(const f32* address) {
-  return (reinterpret_cast<unsigned long long>(address) & 15) == 0;
-}
-
-// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
-// bias of odd length must not slow down the rest.
-__device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const f32* base, const Index (&strides)[kCoordinates],
-                                                const Position& position) {
-  const f32* source = base + offset_of(position.at, strides);
-  if (is_aligned(source)) {
-    load_wide<4>(values, source);
-  } else {
-    load_narrow(values, source);
   }
 }
 
@@ -189,7 +166,8 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
   alignas(16) f32 in_bias2[kElements];
   alignas(16) f16 out[kElements];
   load_wide<8>(in_x, p.in_x + position.linear);
-  load_contiguous(in_bias2, p.in_bias2, p.strides_in_bias2, position);
+  const f32* source = p.in_bias2 + offset_of(position.at, p.strides_in_bias2);
+  load_wide<4>(in_bias2, source);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
@@ -218,7 +196,7 @@ __device__ __forceinline__ void run_step(const Params& p, Index vector) {
 // What a producer wrote last is still in the L2 cache: then blocks begin with it.
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
-extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_sigmoid_mul_add_f16_f16_c5e912(const Params p) {
+extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_sigmoid_mul_add_f16_f16_7780fb(const Params p) {
   const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
   run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

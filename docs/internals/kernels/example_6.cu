@@ -186,12 +186,6 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   }
 }
 
-// The same, from any address.
-__device__ __forceinline__ void load_narrow(f32 (&values)[kElements], const f32* source) {
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) values[e] = source[e];
-}
-
 template <class T>
 __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
 #pragma unroll
@@ -208,21 +202,10 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
   }
 }
 
-// Whether an operand's vector can move kWidth elements at a time. Neighbouring threads nearly always agree.
-__device__ __forceinline__ bool is_aligned(const f32* address) {
-  return (reinterpret_cast<unsigned long long>(address) & 15) == 0;
-}
-
-// kAligned: the skeleton tested it (by_row schedule, where this is what bandwidth is spent on). Otherwise this operand is tested here, alone: a
-// bias of odd length must not slow down the rest.
 __device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const f32* base, const Index (&strides)[kCoordinates],
                                                 const Position& position) {
   const f32* source = base + offset_of(position.at, strides);
-  if (is_aligned(source)) {
-    load_wide(values, source);
-  } else {
-    load_narrow(values, source);
-  }
+  load_wide(values, source);
 }
 
 // The chain, for one element.
@@ -279,7 +262,7 @@ __device__ __forceinline__ void run_step(const Params& p, Index vector) {
 // What a producer wrote last is still in the L2 cache: then blocks begin with it.
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
-extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_59e291(const Params p) {
+extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_cb14c2(const Params p) {
   const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
   run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

@@ -393,7 +393,8 @@ class PointwiseEmitter {
     if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
     if (operand.access == Access::contiguous) parameters += ", ";
     if (!hoisted) parameters += full;
-    if (way == "load" && operand.access == Access::contiguous) parameters += by_row() ? ", true" : ", false";
+    if (way == "load" && operand.access == Access::contiguous)
+      parameters += by_row() || operand.aligned ? ", true" : ", false";
     std::string out =
         fmt::format("{}{}_{}<{}>({}, p.{}", indent, way, plan::to_string(operand.access), parameters, name, name);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);

@@ -226,6 +226,15 @@ bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
          space.extents[space.rank() - 1] % kernel.elements == 0;
 }
 
+// Broadcast operands none of whose vectors needs another way: nearly every bias. The other way is a quarter of such a kernel (cold-start.md).
+void find_aligned(KernelClass& kernel, const Space& space) {
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    OperandPlan& input = kernel.inputs[i];
+    input.aligned = input.access == Access::contiguous && input.width > 1 &&
+                    is_aligned(space.inputs[i], space, space.rank() - 1, input.width);
+  }
+}
+
 // Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
 int choose_coordinates(const KernelClass& kernel, const Space& space) {
   const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
@@ -340,7 +349,10 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space);
   pad(space, kernel.coordinates);
-  if (has_divisible_rows(kernel, space)) kernel.body = PointwiseClass{Flat{.divisible_rows = true}};
+  if (has_divisible_rows(kernel, space)) {
+    kernel.body = PointwiseClass{Flat{.divisible_rows = true}};
+    find_aligned(kernel, space);
+  }
   plan.kernel_class = std::move(kernel);
   plan.space = std::move(space);
   if (plan.space.elements > 0)
