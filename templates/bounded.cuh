@@ -1,6 +1,7 @@
-// Reads of operands of which some elements do not exist: views that step outside a tensor. The generated `read` has the coordinates of one
-// element; it reads where the masks are true, and gives 0 elsewhere. The generated `covered` says of a vector how much of it exists: then most
-// vectors are read at once. Nothing outside the tensor is touched.
+// Reads of operands of which some elements do not exist, or that are rolled: views that step outside a tensor, or begin again behind its end. The
+// generated `read` has the coordinates of one element; it reads where the masks are true, and gives 0 elsewhere. The generated `covered` says of
+// a vector of a row how much of it exists, and `run_at` of one in a pointwise kernel which elements: then most vectors are read at once. Nothing outside
+// the tensor is touched.
 
 //@section bounded
 // Whether a position is one of those that exist: `inside` has the first of them, and how many they are.
@@ -29,32 +30,127 @@ __device__ __forceinline__ Covered covered_by(Index first, Index more, const Ind
 __device__ __forceinline__ Covered both(Covered a, Covered b) {
   return a == Covered::none || b == Covered::none ? Covered::none : a == Covered::all ? b : a;
 }
+// Of a rolled dimension both sides of its end exist, each in one place.
+__device__ __forceinline__ Covered uncut(Covered behind) { return behind == Covered::some ? Covered::some : Covered::all; }
 //@end
 
-//@section load_bounded : wide, aligned, covered
-// Of one vector. What exists of it in the middle of a row is contiguous, at any address.
-template <int kWidth, bool kFullVector, class T, class CoveredAt, class Read>
-__device__ __forceinline__ void load_bounded(T (&values)[kElements], const T* base, const Index (&strides)[kCoordinates], Index origin,
-                                             const Position& position, const Space& space, const CoveredAt& covered,
-                                             const Read& read) {
-  if constexpr (kFullVector) {
-    const Covered found = covered(position.at);
-    if (found == Covered::none) {
+//@section run
+// A vector's elements that lie side by side in memory, by the masks of an operand whose innermost dimension steps by 1. A mask steps by 1 along that
+// dimension or is the same for all of a vector.
+struct Run {
+  Index offset;  // where the vector's first element would lie
+  Index first;   // elements from here on exist
+  Index end;     // up to here
+//@if kRolls
+  Index wrap;    // elements from here on lie `moved` further
+  Index moved;
+//@endif
+};
+__device__ __forceinline__ Run run_from(Index offset) {
+  Run run;
+  run.offset = offset;
+  run.first = 0;
+  run.end = kElements;
+//@if kRolls
+  run.wrap = kElements;
+  run.moved = 0;
+//@endif
+  return run;
+}
+// Where the mask is true: from `inside[0]` on, at so many positions. The vector begins at `position`.
+__device__ __forceinline__ Run within(Run run, Index position, Index step, const Index (&inside)[2]) {
+  const Index from = inside[0] - position;
+  const Index to = from + inside[1];
+  if (step == 0) {
+    run.end = from <= 0 && to > 0 ? run.end : 0;
+  } else {
+    run.first = from > run.first ? from : run.first;
+    run.end = to < run.end ? to : run.end;
+  }
+  return run;
+}
+//@if kRolls
+// A rolled dimension begins again where the mask is true.
+__device__ __forceinline__ Run rolled(Run run, Index position, Index step, const Index (&inside)[2], Index moved) {
+  const Index from = inside[0] - position;
+  if (step == 0) {
+    run.offset += from <= 0 ? moved : 0;
+  } else {
+    run.wrap = from;
+    run.moved = moved;
+  }
+  return run;
+}
+//@endif
+// Where element e of the vector lies.
+__device__ __forceinline__ Index offset_in(const Run& run, int e) {
+//@if kRolls
+  return run.offset + e + (e >= run.wrap ? run.moved : 0);
+//@else
+  return run.offset + e;
+//@endif
+}
+// A bit for each element of a vector from `first` up to `end`.
+__device__ __forceinline__ unsigned elements_of(Index first, Index end) {
+  const int from = static_cast<int>(first > 0 ? first : 0);
+  const int to = static_cast<int>(end < kElements ? end : kElements);
+  return from < to ? (1u << to) - (1u << from) : 0;
+}
+//@end
+
+//@section load_bounded : wide, aligned, run
+// Of one vector. All of its elements are asked for before the first arrives, wherever they lie: neighbouring threads, whose vectors are cut by the end
+// of a row or of what exists, or are not, run the same code.
+template <int kWidth, bool kFullVector, class T, class RunAt, class Read>
+__device__ __forceinline__ void load_bounded(T (&values)[kElements], const T* base, const Position& position, const Space& space,
+                                             const RunAt& run_at, const Read& read) {
+  constexpr unsigned kAll = (1u << kElements) - 1;
+  const Run run = run_at(position.at);
+//@if kBroken && kByRow
+  const unsigned exist = elements_of(run.first, kFullVector || run.end < position.count ? run.end : position.count);
+//@else
+  unsigned exist = elements_of(run.first, run.end);
+//@endif
+//@if kBroken && !kByRow
+  Index left = kElements;  // elements in this row
+  Run next = run;
+  if constexpr (!kFullVector) {
+    if (space.extents[kCoordinates - 1] < kElements) return load_each<false>(values, position, space, read);
+    left = space.extents[kCoordinates - 1] - position.at[kCoordinates - 1];
+    if (left < kElements) {
+      Index at[kCoordinates];
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) values[e] = T{};
-      return;
-    }
-    if (found == Covered::all) {
-      const T* source = base + (offset_of(position.at, strides) - origin);
-      if (is_aligned<kWidth>(source)) {
-        load_wide<kWidth>(values, source);
-      } else {
-        load_narrow<kWidth>(values, source);
-      }
-      return;
+      for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+      at[kCoordinates - 1] += left - 1;
+      advance(at, space);
+      next = run_at(at);
+      next.offset -= left;
+      exist = (exist & ((1u << left) - 1)) | elements_of(next.first, next.end) << left & kAll;
     }
   }
-  load_each<kFullVector>(values, position, space, read);
+//@endif
+//@if kRolls
+  const bool is_cut = run.wrap > 0 && run.wrap < kElements;
+//@else
+  const bool is_cut = false;
+//@endif
+  const T* source = base + offset_in(run, 0);
+  if (exist == kAll && !is_cut && /*@if kBroken && !kByRow*/left >= kElements && /*@endif*/is_aligned<kWidth>(source)) {
+    load_wide<kWidth>(values, source);
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    Index offset = offset_in(run, e);
+//@if kBroken && !kByRow
+//@if kRolls
+    if (e >= left) offset = next.offset + e + (e - left >= next.wrap ? next.moved : 0);
+//@else
+    if (e >= left) offset = next.offset + e;
+//@endif
+//@endif
+    values[e] = (exist >> e & 1) != 0 ? base[offset] : T{};
+  }
 }
 //@end
 

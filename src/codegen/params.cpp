@@ -48,9 +48,12 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
-  if (!bounds.by.empty())
+  if (!bounds.by.empty() || !bounds.wraps.empty())
     fields.push_back({FieldKind::origin, "Index", "origin_" + name, "offset of its first element", i, false});
-  if (operand.access == Access::inside)
+  if (!bounds.wraps.empty())
+    fields.push_back({FieldKind::wraps, "Index", fmt::format("wraps_{}[{}]", name, bounds.wraps.size()),
+                      "added where a rolled dimension begins again", i, false});
+  if (operand.access == Access::inside || operand.access == Access::bound)
     fields.push_back(
         {FieldKind::inside, "Index", fmt::format("inside_{}[2]", name), "from there on, so many", i, false});
   if (operand.access == Access::gathered)
@@ -58,16 +61,30 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
                       "stride, extent, what is added to negative indices", i, false});
 }
 
-// The offset of an element that lies in memory.
-std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset) {
-  const std::string name = input_name(program, i);
-  const bool is_bounded = !program.bounds().empty() && !program.bounds()[i].by.empty();
-  return is_bounded ? fmt::format("{} - p.origin_{}", offset(name), name) : offset(name);
-}
-
 std::string is_inside(const ir::Program& program, std::size_t mask, const OffsetText& offset) {
   const std::string of = input_name(program, mask);
   return fmt::format("is_inside({}, p.inside_{})", offset(of), of);
+}
+
+// The same, but for what is added where a rolled dimension begins again.
+std::string unrolled_offset(const ir::Program& program, std::size_t i, const OffsetText& offset) {
+  const std::string name = input_name(program, i);
+  const bool has_origin =
+      !program.bounds().empty() && (!program.bounds()[i].by.empty() || !program.bounds()[i].wraps.empty());
+  return has_origin ? fmt::format("{} - p.origin_{}", offset(name), name) : offset(name);
+}
+
+// The offset of an element that lies in memory.
+std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset) {
+  std::string text = unrolled_offset(program, i, offset);
+  if (program.bounds().empty()) return text;
+  const auto& wraps = program.bounds()[i].wraps;
+  for (std::size_t k = 0; k < wraps.size(); ++k) {
+    text +=
+        fmt::format(" + ({} ? p.wraps_{}[{}] : 0)",
+                    is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset), input_name(program, i), k);
+  }
+  return text;
 }
 
 std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset) {
@@ -101,14 +118,44 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
 
 std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at) {
   std::string all;
-  for (const int by : program.bounds()[i].by) {
-    const std::string mask = input_name(program, static_cast<std::size_t>(by));
+  const auto add = [&](int mask, std::string_view pattern) {
+    const std::string name = input_name(program, static_cast<std::size_t>(mask));
     const std::string one = fmt::format(
         "covered_by(offset_of({0}, p.strides_{1}), (kElements - 1) * p.strides_{1}[kCoordinates - 1], p.inside_{1})",
-        at, mask);
-    all = all.empty() ? one : fmt::format("both({}, {})", all, one);
-  }
+        at, name);
+    const std::string whole = pattern.empty() ? one : fmt::format("{}({})", pattern, one);
+    all = all.empty() ? whole : fmt::format("both({}, {})", all, whole);
+  };
+  for (const int by : program.bounds()[i].by) add(by, "");
+  for (const ir::Bounds::Wrap& wrap : program.bounds()[i].wraps) add(wrap.behind, "uncut");
   return all;
+}
+
+std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at) {
+  std::string text = "p.origin_" + input_name(program, i);
+  const auto& wraps = program.bounds()[i].wraps;
+  for (std::size_t k = 0; k < wraps.size(); ++k) {
+    text += fmt::format(" - ({} ? p.wraps_{}[{}] : 0)",
+                        is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset_at(at)),
+                        input_name(program, i), k);
+  }
+  return text;
+}
+
+std::string run_at(const ir::Program& program, std::size_t i, std::string_view at) {
+  const std::string name = input_name(program, i);
+  std::string run = fmt::format("run_from({})", unrolled_offset(program, i, offset_at(at)));
+  const auto position = [&](const std::string& mask) {
+    return fmt::format("offset_of({0}, p.strides_{1}), p.strides_{1}[kCoordinates - 1], p.inside_{1}", at, mask);
+  };
+  for (const int by : program.bounds()[i].by)
+    run = fmt::format("within({}, {})", run, position(input_name(program, static_cast<std::size_t>(by))));
+  const auto& wraps = program.bounds()[i].wraps;
+  for (std::size_t k = 0; k < wraps.size(); ++k) {
+    run = fmt::format("rolled({}, {}, p.wraps_{}[{}])", run,
+                      position(input_name(program, static_cast<std::size_t>(wraps[k].behind))), name, k);
+  }
+  return run;
 }
 
 std::string out_of_range(const OperandPlan& operand) {
@@ -132,6 +179,7 @@ std::string element_of(const ir::Program& program, const KernelClass& kernel, st
     case Access::inside:
       return fmt::format("from_real<boolean>({})", is_inside(program, i, offset));
     case Access::bounded:
+      if (program.bounds()[i].by.empty()) return fmt::format("p.{}[{}]", name, existing_offset(program, i, offset));
       return fmt::format("read_if({}, p.{}, {})", exists(program, i, offset), name,
                          existing_offset(program, i, offset));
     case Access::gathered:
@@ -333,6 +381,9 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
       case FieldKind::extents_and_divisors:
         count = 3 * dimensions;
         break;
+      case FieldKind::wraps:
+        count = program.bounds()[field.operand].wraps.size();
+        break;
       case FieldKind::gathers:
         count = 3 * program.bounds()[field.operand].gathers.size();
         break;
@@ -395,6 +446,9 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
       case FieldKind::inside:
         put_index(at, plan.space.inputs[place.operand].origin);
         if (place.kind == FieldKind::inside) put_index(at, plan.space.inputs[place.operand].count);
+        break;
+      case FieldKind::wraps:
+        for (const plan::Wraps::Wrap& wrap : plan.space.inputs[place.operand].wraps) put_index(at, wrap.offset);
         break;
       case FieldKind::gathers:
         for (const plan::Gathers::Gather& gather : plan.space.inputs[place.operand].gathers) {

@@ -29,6 +29,7 @@ enum class FieldKind : std::uint8_t {
   workspace,
   origin,  // of an operand that is bounded
   inside,  // which positions exist: the first, and how many
+  wraps,   // of an operand that is rolled: what is added to offsets behind the end of each dimension
   gathers  // of an operand that is read at indices: stride, extent, and what is added to negative indices, for each index
 };
 
@@ -58,6 +59,10 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
 /// Of an input that is bounded: how much exists of the vector that begins at the coordinates `at`.
 std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at);
+/// The same: which of the vector's elements exist, and where they lie.
+std::string run_at(const ir::Program& program, std::size_t i, std::string_view at);
+/// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions begin again.
+std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// What an input has where an index is out of range: NaN, or 0 if it is no float.
 std::string out_of_range(const plan::OperandPlan& operand);
 /// "offset_of(at, p.strides_…)" for coordinates that `at` stands for.

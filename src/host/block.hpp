@@ -45,19 +45,28 @@ struct Path {
   /// Dimensions that are read where the elements of another operand say.
   struct Gather;
   std::vector<Gather> gathers;
+  /// Rolled dimensions, of which the elements begin again.
+  struct Wrap;
+  std::vector<Wrap> wraps;
 
   Path() = default;
   Path(const plan::StridedOperand& strided, const Dims& dimensions, bool has_columns = false);
   bool is_uniform() const {
-    return masks.empty() && gathers.empty() &&
-           std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
+    return is_plain() && std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; });
   }
+  /// Strides say where every element is.
+  bool is_plain() const { return masks.empty() && gathers.empty() && wraps.empty(); }
 };
 
 struct Path::Gather {
   Path index;
   std::int64_t stride = 0;
   std::int64_t wrapped = 0;  ///< what is added to a negative index
+};
+
+struct Path::Wrap {
+  Path behind;              ///< where this is true
+  std::int64_t offset = 0;  ///< that is added
 };
 
 /// How a value that is loaded lies in a pass over dimensions, with what says where it exists and where it is read. `path_of` makes the path of one
@@ -70,6 +79,8 @@ Path operand_path(const ir::Program& program, const plan::Space& space, std::siz
     for (const int mask : program.bounds()[operand].by)
       path.masks.push_back(path_of(space.inputs[static_cast<std::size_t>(mask)]));
   }
+  for (const plan::Wraps::Wrap& wrap : strided.wraps)
+    path.wraps.push_back({path_of(space.inputs[wrap.behind]), wrap.offset});
   for (const plan::Gathers::Gather& gather : strided.gathers)
     path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped});
   return path;
@@ -185,8 +196,7 @@ class BlockWorker {
     const Path& path = chain_.path(value);
     if (path.is_uniform()) return;
     const auto index = static_cast<std::size_t>(value);
-    if (path.dtype == kTypeOf<Real> && path.generated == plan::Generated::no && path.masks.empty() &&
-        path.gathers.empty() && !is_stored_[index]) {
+    if (path.dtype == kTypeOf<Real> && path.generated == plan::Generated::no && path.is_plain() && !is_stored_[index]) {
       bool whole = false;
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
         whole = done == 0 && length == n && stride == 1;
@@ -228,7 +238,7 @@ class BlockWorker {
       each_position(path, first, n, [&](int i, bool is_inside) { out[i] = is_inside ? Real(1) : Real(0); });
       return;
     }
-    if (!path.masks.empty() || !path.gathers.empty()) return load_existing(path, first, n, out);
+    if (!path.is_plain()) return load_existing(path, first, n, out);
     if (path.generated == plan::Generated::random) {
       const Random random = randoms_[index(value)];
       for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
@@ -280,6 +290,9 @@ class BlockWorker {
     std::array<std::int64_t, kBlock> moved;
     std::fill_n(moved.begin(), n, std::int64_t{0});
     for (const Path::Gather& gather : path.gathers) add_indices(gather, first, n, exists, moved);
+    for (const Path::Wrap& wrap : path.wraps)
+      each_position(wrap.behind, first, n,
+                    [&](int i, bool is_behind) { moved[index(i)] += is_behind ? wrap.offset : 0; });
     const auto* base = static_cast<const std::byte*>(path.data);
     const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
     std::fill_n(out, n, Real(0));

@@ -237,6 +237,20 @@ Value roll(Builder& b, Value x, std::span<const std::int64_t> shifts, std::span<
   return x;
 }
 
+const View* rolled_by(const Program& program, const Node& cat) {
+  const Node& first = program.node(cat.args[0]);
+  const Node& second = program.node(cat.args[1]);
+  const View* const a = program.view_of(first);
+  const View* const b = program.view_of(second);
+  const auto is_piece = [](const View* view, std::int64_t which) {
+    return view != nullptr && view->kind == View::Kind::roll && view->numbers[2] == which;
+  };
+  const bool is_roll = is_piece(a, 0) && is_piece(b, 1) && first.args[0] == second.args[0] &&
+                       a->numbers[0] == b->numbers[0] && a->numbers[1] == b->numbers[1] &&
+                       a->numbers[0] == cat.shaping.axes.at[0];
+  return is_roll ? a : nullptr;
+}
+
 Value window(Builder& b, Value x, std::int64_t dim, const Windows& windows, std::int64_t index, double value) {
   return b.view(x, window_view(dim, windows.size[0], windows.stride[0], windows.dilation[0], windows.padding[0],
                                windows.ceil_mode, value, index));

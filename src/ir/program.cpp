@@ -478,6 +478,7 @@ void Program::set_fingerprints() {
       hash->add(bounds.by.size());
       for (const int by : bounds.by) hash->add(by);
       for (const Bounds::Gather& gather : bounds.gathers) hash->add(gather.index);
+      for (const Bounds::Wrap& wrap : bounds.wraps) hash->add(wrap.behind);
       if (hash == &code) continue;
       hash->add(bounds.first);
       hash->add(bounds.count);
@@ -486,10 +487,20 @@ void Program::set_fingerprints() {
         hash->add(gather.extent);
         hash->add(static_cast<int>(gather.wraps));
       }
+      for (const Bounds::Wrap& wrap : bounds.wraps) {
+        hash->add(wrap.extent);
+        hash->add(wrap.before);
+      }
     }
   }
   code_fingerprint_ = code.digest();
   fingerprint_ = all.digest();
+}
+
+std::vector<int> Bounds::masks() const {
+  std::vector<int> all = by;
+  for (const Wrap& wrap : wraps) all.push_back(wrap.behind);
+  return all;
 }
 
 Program Program::with_bounds(std::vector<Bounds> bounds) && {
@@ -517,6 +528,7 @@ Program Program::with_inputs(std::span<const std::size_t> order) const {
   for (Bounds& bounds : other.bounds_) {
     for (int& by : bounds.by) by = place[static_cast<std::size_t>(by)];
     for (Bounds::Gather& gather : bounds.gathers) gather.index = place[static_cast<std::size_t>(gather.index)];
+    for (Bounds::Wrap& wrap : bounds.wraps) wrap.behind = place[static_cast<std::size_t>(wrap.behind)];
   }
   for (Node& node : other.nodes_) {
     if (node.op == Op::input) node.ordinal = place[static_cast<std::size_t>(node.ordinal)];

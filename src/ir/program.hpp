@@ -88,9 +88,9 @@ struct Fingerprint {
 /// How an operand of a chain without views is read, where a view steps outside the tensor or an index says where: plan/bind/lower.cpp makes these.
 struct Bounds {
   enum class Kind : std::uint8_t {
-    none,     ///< every element exists
-    bounded,  ///< it is read where all operands of `by` are true, and is 0 elsewhere; its tensor is what is read
-    inside,   ///< nothing lies in memory: true from position `first` on, for `count` positions along its one dimension
+    none,  ///< every element exists
+    bounded,  ///< it is read where all operands of `by` are true, and is 0 elsewhere; its tensor is what is read, and may be rolled
+    inside,  ///< nothing lies in memory: true from position `first` on, for `count` positions along its one dimension
     gathered,  ///< as bounded, and indices say where it is read; where one is out of range it is NaN, or 0 if it is no float
     index,  ///< says where others are read, and is no value of the chain; it is read where all operands of `by` are true
   };
@@ -102,11 +102,20 @@ struct Bounds {
     bool wraps = false;        ///< negative indices count from the end
     std::string_view written;  ///< what the user called, for errors: static text
   };
+  /// A dimension that is rolled: behind its last element comes its first.
+  struct Wrap {
+    int behind = 0;           ///< the operand that is `inside` for the positions behind the last element
+    std::int64_t extent = 0;  ///< elements of the dimension
+    std::int64_t before = 0;  ///< elements that stand before the one at the first position that exists
+  };
   Kind kind = Kind::none;
   std::vector<int> by = {};          ///< of bounded, gathered and index: operands that are `inside`
   std::int64_t first = 0;            ///< of inside
   std::int64_t count = 0;            ///< of inside
   std::vector<Gather> gathers = {};  ///< of gathered
+  std::vector<Wrap> wraps = {};      ///< of bounded
+  /// The operands that are `inside` and that this one asks, each once for each question.
+  std::vector<int> masks() const;
 };
 
 /// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are equal lists;

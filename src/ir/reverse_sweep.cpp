@@ -212,25 +212,10 @@ Value ReverseSweep::amid_zeros(Value x, Value g, const ViewsBeside& beside) {
   return all;
 }
 
-// Of what is rolled: the argument, and along which dimension by how much.
-const View* ReverseSweep::rolled_by(const Node& cat) const {
-  const Node& first = node(cat.args[0]);
-  const Node& second = node(cat.args[1]);
-  const View* const a = program_.view_of(first);
-  const View* const b = program_.view_of(second);
-  const auto is_piece = [](const View* view, std::int64_t which) {
-    return view != nullptr && view->kind == View::Kind::roll && view->numbers[2] == which;
-  };
-  const bool is_roll = is_piece(a, 0) && is_piece(b, 1) && first.args[0] == second.args[0] &&
-                       a->numbers[0] == b->numbers[0] && a->numbers[1] == b->numbers[1] &&
-                       a->numbers[0] == cat.shaping.axes.at[0];
-  return is_roll ? a : nullptr;
-}
-
 // Halves: where arguments of other sizes meet is not known before there are tensors. What was rolled is rolled back.
 void ReverseSweep::differentiate_cat(Value value, Value g) {
   const Node& n = node(value);
-  if (const View* const by = rolled_by(n)) {
+  if (const View* const by = rolled_by(program_, n)) {
     const Value x = node(n.args[0]).args[0];
     const std::array shifts = {-by->numbers[1]};
     return add(x, roll(builder, covering(g, shapes.of(now(value))), shifts, std::array{by->numbers[0]}),

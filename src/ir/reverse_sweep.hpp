@@ -46,7 +46,6 @@ class ReverseSweep {
   bool differentiate_clamp(Value value, Value g);
   void differentiate_reduction(Value value, Value g);
   Value amid_zeros(Value x, Value g, const ViewsBeside& beside);
-  const View* rolled_by(const Node& cat) const;
   void differentiate_cat(Value value, Value g);
   void differentiate_movement(Value value, Value g);
   Value unreduced(Value reduction, Value result);

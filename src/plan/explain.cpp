@@ -66,6 +66,8 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
           operand.width * size);
     case Access::index:
       return "says where other operands are read";
+    case Access::bound:
+      return "which elements exist, or come again: computed, not read";
     case Access::linear:
       break;
   }

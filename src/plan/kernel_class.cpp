@@ -8,11 +8,11 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 16> kAccessNames = {
+constexpr std::array<std::string_view, 17> kAccessNames = {
     "unused",         "linear",   "uniform", "random_linear", "row",
     "contiguous",     "strided",  "hoisted", "transposed",    "transposed_unaligned",
     "random_strided", "position", "bounded", "inside",        "gathered",
-    "index"};
+    "index",          "bound"};
 constexpr std::array<std::string_view, 2> kLinesNames = {"rows", "elements"};
 
 }  // namespace

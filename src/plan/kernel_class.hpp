@@ -32,6 +32,7 @@ enum class Access : std::uint8_t {
   inside,    ///< whether the element exists along a dimension: computed of the index that coordinates and strides give
   gathered,  ///< where the elements of `index` operands say; `width` > 1: they are the same for all of a vector
   index,     ///< no value: read where a `gathered` operand is
+  bound,     ///< no value: `inside`, where only `bounded` operands ask for it
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -43,11 +44,13 @@ inline bool is_random(Access access) { return access == Access::random_linear ||
 
 /// Nothing lies in memory: random numbers, positions, and whether elements exist.
 inline bool is_generated(Access access) {
-  return is_random(access) || access == Access::position || access == Access::inside;
+  return is_random(access) || access == Access::position || access == Access::inside || access == Access::bound;
 }
 
 /// The chain has a value of it.
-inline bool is_value(Access access) { return access != Access::unused && access != Access::index; }
+inline bool is_value(Access access) {
+  return access != Access::unused && access != Access::index && access != Access::bound;
+}
 
 struct OperandPlan {
   DType dtype = DType::f32;

@@ -41,7 +41,7 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
     return every_dimension(space, [&](std::size_t d) { return other[d] == strided.strides[d]; });
   };
   if (strided.generated == Generated::position) return Access::position;
-  if (strided.generated == Generated::inside) return Access::inside;
+  if (strided.generated == Generated::inside) return strided.is_index ? Access::bound : Access::inside;
   if (strided.is_index) return Access::index;
   if (!strided.gathers.empty()) return Access::gathered;
   if (strided.bounded) return Access::bounded;

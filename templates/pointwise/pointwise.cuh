@@ -95,7 +95,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Uniforms& unif
 //@endif
 __device__ __forceinline__ void run_step(const Params& p, const Uniforms& uniforms, Index vector) {
   const Position position = locate(vector * kElements, p);
-//@if kBroken && kSteps == 1
+//@if kBroken && kSteps == 1 && !kOneWay
   const bool exists = position.linear <= p.elements - kElements;
   const bool full_vector = exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
   if (full_vector) {
@@ -119,7 +119,7 @@ __device__ __forceinline__ void run_step(const Params& p, const Uniforms& unifor
 //@section run_full_vectors
 // All vectors of a thread are full: all loads come before the first value is used.
 __device__ __forceinline__ void run_full_vectors(const Params& p, const Uniforms& uniforms, const Position (&positions)[kSteps]) {
-  Epilogue/*@if kBroken*/<true>/*@endif*/ epilogues[kSteps];
+  Epilogue/*@if kBroken && !kOneWay*/<true>/*@endif*//*@if kOneWay*/<false>/*@endif*/ epilogues[kSteps];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) epilogues[step].load(p, positions[step]);
 #pragma unroll
@@ -138,7 +138,7 @@ __device__ __forceinline__ void run_vectors(const Params& p, const Uniforms& uni
   for (int step = 0; step < kSteps; ++step) {
     positions[step] = locate(vector_of(tile, step) * kElements, p);
     full_vectors = full_vectors && positions[step].linear <= p.elements - kElements;
-//@if kBroken
+//@if kBroken && !kOneWay
     full_vectors = full_vectors && positions[step].at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
 //@endif
   }

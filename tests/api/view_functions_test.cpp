@@ -2,6 +2,7 @@
 // sentence.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
@@ -12,6 +13,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "support/view_functions.hpp"
+#include "support/wrap_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -37,6 +39,54 @@ TEST(ViewFunctions, RandomCasesAgreeWithTheirDefinitions) {
     ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
   }
   for (const std::string& name : view_functions()) EXPECT_GT(counts[name], kCases / 50) << name;
+}
+
+TEST(ViewFunctions, WhatWrapsAndIsPaddedIsWhatItWas) {
+  const std::uint64_t seed = test_seed(2702);
+  Random seeds(seed);
+  Engine engine(Device::cpu());
+  for (int i = 0; i < 5'000; ++i) {
+    const std::uint64_t own = seeds.bits();
+    WrapCase test(own);
+    const auto outputs = test.outputs();
+    const auto inputs = test.inputs();
+    engine.launch(test.tail(), nullptr, outputs, inputs);
+    ASSERT_EQ(test.judge(), "") << test.text() << " of " << to_string(inputs[0].shape) << "\n  case " << own
+                                << ", EPIFUSE_TEST_SEED=" << seed;
+  }
+}
+
+// A roll is one operand, which is read once: no piece of it is an operand of its own.
+TEST(ViewFunctions, WhatIsRolledIsOneOperand) {
+  std::vector<float> memory(4 * 6 * 9);
+  const TensorView x(memory.data(), DType::f32, {4, 6, 9});
+  const auto operands = [&](const char* chain) {
+    const Epilogue tail = Epilogue::parse(chain);
+    std::vector<float> result(memory.size() * 4);
+    const OutputView out(result.data(), DType::f32, tail.result_shapes(std::span(&x, 1))[0]);
+    const std::vector<std::string> views = Inspection(tail, std::span(&out, 1), std::span(&x, 1)).plan().views;
+    return std::ranges::count_if(views, [](const std::string& view) { return view.starts_with("x_"); });
+  };
+  EXPECT_EQ(operands("roll(x, (2, 5), (1, 2))"), 1);
+  EXPECT_EQ(operands("roll(roll(x, (2, 5), (1, 2)), 4, 1) * 2"), 1);
+  EXPECT_EQ(operands("pad(roll(x, (2, -5), (1, 2)), (1, 1))"), 1);
+  EXPECT_EQ(operands("transpose(roll(relu(x), 2, 1), 0, 1)"), 1);
+  EXPECT_EQ(operands("sum(roll(x, (2, 5), (1, 2)), 2)"), 1);
+  EXPECT_EQ(operands("roll(pad(x, (1, 1)), 3, 2)"), 2);  // where the border goes is no interval
+}
+
+// A result over what it rolls would lose elements before they are read.
+TEST(ViewFunctions, NothingIsRolledInPlace) {
+  std::vector<float> memory(24);
+  const TensorView x(memory.data(), DType::f32, {24});
+  const OutputView out(memory.data(), DType::f32, {24});
+  try {
+    Engine(Device::cpu()).launch(Epilogue::parse("roll(x, 3, 0)"), nullptr, std::span(&out, 1), std::span(&x, 1));
+    FAIL() << "rolled in place";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("overlaps operand 'x[21…44 modulo 24]'"), std::string::npos)
+        << error.what();
+  }
 }
 
 // What a launch of these operands (f32, dense) says; empty if it runs.

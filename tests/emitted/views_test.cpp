@@ -14,6 +14,7 @@
 #include "support/index_functions.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
+#include "support/wrap_cases.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -56,6 +57,30 @@ TEST(EmittedViews, RandomChainsAgreeWithArrays) { run_cases(kCases, test_seed(28
 TEST(EmittedViews, FunctionsAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2028), draw_view_function); }
 
 TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2032), draw_index_function); }
+
+// Bit by bit, of several types: vectors that are cut where a roll begins again, by rows and by what exists.
+TEST(EmittedViews, WhatWrapsAndIsPaddedIsWhatItWas) {
+  const std::uint64_t seed = test_seed(2703);
+  Random seeds(seed);
+  std::vector<std::unique_ptr<WrapCase>> cases;
+  std::vector<std::vector<OutputView>> outputs;
+  std::vector<std::vector<TensorView>> inputs;
+  std::vector<Emitted> launches;
+  while (cases.size() < kCases) {
+    auto test = std::make_unique<WrapCase>(seeds.bits());
+    if (test->elements() == 0) continue;
+    outputs.push_back(test->outputs());
+    inputs.push_back(test->inputs());
+    cases.push_back(std::move(test));
+  }
+  launches.reserve(kCases);
+  for (std::size_t i = 0; i < kCases; ++i) launches.push_back({cases[i]->tail(), outputs[i], inputs[i]});
+  const auto problems = run_emitted(launches);
+  for (std::size_t i = 0; i < kCases; ++i) {
+    EXPECT_EQ(problems[i].value_or(cases[i]->judge()), "")
+        << cases[i]->text() << " of " << to_string(inputs[i][0].shape) << "\n  EPIFUSE_TEST_SEED=" << seed;
+  }
+}
 
 // What an index out of range reads is nothing: the table's memory is surrounded by what no test reads. NaN of floats, 0 of others.
 template <class T>

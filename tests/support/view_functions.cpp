@@ -352,6 +352,23 @@ class Draw {
       }
       return at;
     };
+    if (random_.percent(30)) {  // and summed
+      Place kept = shape;
+      const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(kept.size()) - 1));
+      kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
+      const IntegerArray y = operand(shape);
+      test_.text = "sum(roll(x0 * 2, " + list(shifts) + ", " + list(dims) + ") * x1, " + std::to_string(axis) + ")";
+      test_.expected = made(kept, [&](const Place& place) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < shape[axis]; ++i) {
+          Place at = place;
+          at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), i);
+          sum += value_at(x, from(at)) * 2 * value_at(y, at);
+        }
+        return sum;
+      });
+      return;
+    }
     const bool sums = random_.percent(40);
     test_.text = "roll(x0 * 2 + 1, " + list(shifts) + ", " + list(dims) + ")" + (sums ? " + x0" : "");
     test_.expected =

@@ -93,6 +93,17 @@ class PointwiseEmitter {
   bool has_rest() const { return !by_row() && kernel_.elements > 1 && !divisible_rows(); }
 
   bool has_wrapping() const { return has_broken() && !by_row(); }
+  // Every vector of the flat schedule is read in one way, whether it crosses into the next row or not: where no operand gains by two.
+  bool has_one_way() const {
+    const auto has_one = [](const OperandPlan& operand) {
+      return !plan::is_value(operand.access) || operand.access == Access::linear || operand.access == Access::uniform ||
+             operand.access == Access::random_linear || (operand.access == Access::bounded && operand.width > 1);
+    };
+    return has_wrapping() && std::ranges::all_of(kernel_.inputs, has_one);
+  }
+  bool rolls() const {
+    return std::ranges::any_of(program_.bounds(), [](const ir::Bounds& bounds) { return !bounds.wraps.empty(); });
+  }
 
   // ---- header and settings
 
@@ -108,6 +119,10 @@ class PointwiseEmitter {
                        has_bytes());
     out += fmt::format("constexpr bool kHasCoordinates = {};\n", kernel_.coordinates > 0);
     out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
+    out += fmt::format("constexpr bool kByRow = {};  // no vector crosses into the next row\n", by_row());
+    out +=
+        fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n", has_one_way());
+    out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls());
     if (transpose_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
@@ -156,7 +171,7 @@ class PointwiseEmitter {
       if (operand.access == Access::gathered) require_gathered(operand);
       if (operand.access == Access::bounded && !is_read_each(operand)) {
         prelude_.require("bounded");
-        prelude_.require(load_each());
+        if (has_wrapping()) prelude_.require(load_each());
       }
       if (is_read_each(operand)) {
         prelude_.require("bounded");
@@ -419,13 +434,16 @@ class PointwiseEmitter {
     return access("load", operand, name, indent);
   }
 
-  // What need not exist, and is contiguous where it does.
+  // What need not exist, or is rolled, and is contiguous otherwise. A vector that reaches over several rows is read element by element.
   std::string read_existing(std::size_t i, const std::string& name, std::string_view indent) const {
+    const std::string element = has_wrapping() ? fmt::format(", [&](const Index (&at)[kCoordinates]) {{ return {}; }}",
+                                                             element_of(program_, kernel_, i, offset_at("at")))
+                                               : ", 0";
     return fmt::format(
-        "{0}load_bounded<{1}, {2}>({3}, p.{3}, p.strides_{3}, p.origin_{3}, position, p.space, [&](const Index "
-        "(&at)[kCoordinates]) {{ return {4}; }}, [&](const Index (&at)[kCoordinates]) {{ return {5}; }});\n",
-        indent, kernel_.inputs[i].width, has_broken() ? "kFullVector" : "true", name, covered_at(program_, i, "at"),
-        element_of(program_, kernel_, i, offset_at("at")));
+        "{0}load_bounded<{1}, {2}>({3}, p.{3}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {4}; "
+        "}}{5});\n",
+        indent, kernel_.inputs[i].width, has_broken() ? "kFullVector" : "true", name, run_at(program_, i, "at"),
+        element);
   }
 
   // What has one index for all of a vector.

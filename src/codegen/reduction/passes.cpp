@@ -99,10 +99,11 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
     prelude_.require("read_bounded");
     const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
     return fmt::format(
-        "read_bounded<{0}>({1}, p.{2}, p.strides_{2}, p.origin_{2}, {3}, p.space, [&](const Index (&at)[kCoordinates]) "
+        "read_bounded<{0}>({1}, p.{2}, p.strides_{2}, {6}, {3}, p.space, [&](const Index (&at)[kCoordinates]) "
         "{{ return {4}; }}, [&](const Index (&at)[kCoordinates]) {{ return {5}; }});\n",
         operand.width, packet, name, position, covered_at(program_, i, "at"),
-        codegen::element_of(program_, kernel_, i, offset_at("at")));
+        codegen::element_of(program_, kernel_, i, offset_at("at")),
+        origin_at(program_, i, fmt::format("{}.at", position)));
   }
   if (is_gathered || operand.access == Access::bounded || operand.access == Access::inside) {
     prelude_.require("read_each");

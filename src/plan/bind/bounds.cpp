@@ -27,33 +27,64 @@ std::array<std::optional<Taken>, 2> sides_of_joined(const Taken& taken, std::int
   return sides;
 }
 
+namespace {
+
+// Of the positions along a dimension, with so many dimensions behind it, those from `first` on.
+Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first, std::int64_t count) {
+  Lowered::Operand mask;
+  mask.shape.push_back(extent);
+  for (int k = 0; k < behind; ++k) mask.shape.push_back(1);
+  for (int k = 0; k < mask.shape.size(); ++k) mask.strides.push_back(1);
+  mask.within = {{0, first, count}};
+  mask.is_mask = true;
+  mask.text = fmt::format("{} from {} on of {} positions", count, first, extent);
+  return mask;
+}
+
+}  // namespace
+
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;
   const std::size_t rank = strided.dimensions.size();
   for (std::size_t d = 0; d < rank; ++d) {
     const Strided::Dimension& dimension = strided.dimensions[d];
     if (!dimension.bounded) continue;
-    Lowered::Operand& mask = masks.emplace_back();
-    mask.shape.push_back(dimension.extent);
-    for (std::size_t k = d + 1; k < rank; ++k) mask.shape.push_back(1);
-    for (int k = 0; k < mask.shape.size(); ++k) mask.strides.push_back(1);
-    mask.within = {{0, dimension.first, dimension.count}};
-    mask.is_mask = true;
-    mask.text = fmt::format("{} from {} on of {} positions", dimension.count, dimension.first, dimension.extent);
+    masks.push_back(mask_along(static_cast<int>(rank - d) - 1, dimension.extent, dimension.first, dimension.count));
   }
   return masks;
 }
 
 namespace {
 
+// The positions of a rolled dimension at which its elements have begun again.
+Lowered::Operand::Within behind_wrap(const Lowered::Operand& operand, const Lowered::Operand::Wrap& wrap) {
+  return {wrap.dimension, wrap.from, operand.shape[wrap.dimension] - wrap.from};
+}
+
+}  // namespace
+
+std::vector<Lowered::Operand> wrap_masks_of(const Lowered::Operand& operand) {
+  std::vector<Lowered::Operand> masks;
+  for (const Lowered::Operand::Wrap& wrap : operand.wraps) {
+    const Lowered::Operand::Within behind = behind_wrap(operand, wrap);
+    const int inner = operand.shape.size() - 1 - wrap.dimension;
+    masks.push_back(mask_along(inner, operand.shape[wrap.dimension], behind.first, behind.count));
+  }
+  return masks;
+}
+
+namespace {
+
+bool is_along(const Lowered::Operand& mask, const Lowered::Operand& operand, const Lowered::Operand::Within& within) {
+  return mask.is_mask && mask.shape.size() == operand.shape.size() - within.dimension &&
+         mask.shape[0] == operand.shape[within.dimension] && mask.within[0].first == within.first &&
+         mask.within[0].count == within.count;
+}
+
 // What bounds an operand bounds the value that a view or 'cat' took it for, so that there is a mask.
 int mask_of(const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand,
             const Lowered::Operand::Within& within) {
-  const auto fits = [&](const Lowered::Operand& mask) {
-    return mask.is_mask && mask.shape.size() == operand.shape.size() - within.dimension &&
-           mask.shape[0] == operand.shape[within.dimension] && mask.within[0].first == within.first &&
-           mask.within[0].count == within.count;
-  };
+  const auto fits = [&](const Lowered::Operand& mask) { return is_along(mask, operand, within); };
   const auto it = std::ranges::find_if(operands, fits);
   if (it == operands.end()) throw std::logic_error("an operand is bounded, and no mask says where");
   return static_cast<int>(it - operands.begin());
@@ -68,12 +99,16 @@ void add_masks(std::vector<int>& by, const std::vector<Lowered::Operand>& operan
 
 }  // namespace
 
+bool is_bounded_by(const Lowered::Operand& operand, const Lowered::Operand& mask) {
+  return std::ranges::any_of(operand.within, [&](const auto& within) { return is_along(mask, operand, within); });
+}
+
 std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
                                   const std::vector<std::string>& names) {
   using Kind = ir::Bounds::Kind;
   std::vector<ir::Bounds> all;
   const auto is_plain = [](const Lowered::Operand& operand) {
-    return operand.within.empty() && operand.gathers.empty() && !operand.is_index;
+    return operand.within.empty() && operand.wraps.empty() && operand.gathers.empty() && !operand.is_index;
   };
   if (std::ranges::all_of(operands, is_plain)) return all;
   for (const Lowered::Operand& operand : operands) {
@@ -85,6 +120,8 @@ std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
     if (is_plain(operand)) continue;
     bounds.kind = operand.is_index ? Kind::index : operand.gathers.empty() ? Kind::bounded : Kind::gathered;
     add_masks(bounds.by, operands, operand);
+    for (const Lowered::Operand::Wrap& wrap : operand.wraps)
+      bounds.wraps.push_back({mask_of(operands, operand, behind_wrap(operand, wrap)), wrap.extent, wrap.before});
     for (const Lowered::Operand::Gather& gather : operand.gathers) {
       const auto index = static_cast<std::size_t>(std::ranges::find(names, gather.index) - names.begin());
       bounds.gathers.push_back({static_cast<int>(index), gather.stride, gather.extent, gather.wraps, gather.written});

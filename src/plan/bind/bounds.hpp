@@ -19,6 +19,12 @@ std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const Dimensio
 /// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.
 std::vector<Lowered::Operand> masks_of(const Strided& strided);
 
+/// An operand for each dimension that is rolled. It lies nowhere, and is true where its elements begin again.
+std::vector<Lowered::Operand> wrap_masks_of(const Lowered::Operand& operand);
+
+/// Whether an operand is read only where that mask is true.
+bool is_bounded_by(const Lowered::Operand& operand, const Lowered::Operand& mask);
+
 /// Which of the masks among the operands say where an operand's elements exist, and which operands are indices of others. Empty where all
 /// exist where they lie. `names` are the operands'.
 std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands, const std::vector<std::string>& names);

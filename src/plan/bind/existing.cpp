@@ -5,6 +5,18 @@
 
 namespace epifuse::plan {
 
+namespace {
+
+// What an operand steps by along the dimension of a mask: the innermost of those that the mask's may be split into.
+std::int64_t stride_along(const StridedOperand& mask, const StridedOperand& strided) {
+  for (std::size_t d = 0; d < kMaxRank; ++d) {
+    if (mask.strides[d] == 1) return strided.strides[d];
+  }
+  return 0;
+}
+
+}  // namespace
+
 void set_bounds(Space& space, const ir::Program& program, std::span<const TensorView> inputs) {
   for (std::size_t i = 0; i < program.bounds().size(); ++i) {
     const ir::Bounds& bounds = program.bounds()[i];
@@ -17,7 +29,7 @@ void set_bounds(Space& space, const ir::Program& program, std::span<const Tensor
     }
     if (bounds.kind == ir::Bounds::Kind::none || bounds.kind == ir::Bounds::Kind::inside) continue;
     strided.is_index = bounds.kind == ir::Bounds::Kind::index;
-    strided.bounded = !bounds.by.empty();
+    strided.bounded = !bounds.by.empty() || !bounds.wraps.empty();
     strided.reach = reach_of(inputs[i]);
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
       strided.gathers.push_back(
@@ -30,11 +42,13 @@ void set_bounds(Space& space, const ir::Program& program, std::span<const Tensor
       const ir::Bounds& interval = program.bounds()[static_cast<std::size_t>(by)];
       strided.places *= inputs[static_cast<std::size_t>(by)].shape[0];
       strided.existing *= interval.count;
-      // Along the innermost of the dimensions that the mask's may be split into.
-      for (std::size_t d = 0; d < kMaxRank; ++d) {
-        if (mask.strides[d] == 1)
-          strided.origin += program.bounds()[static_cast<std::size_t>(by)].first * strided.strides[d];
-      }
+      strided.origin += interval.first * stride_along(mask, strided);
+    }
+    for (const ir::Bounds::Wrap& wrap : bounds.wraps) {
+      const auto behind = static_cast<std::size_t>(wrap.behind);
+      const std::int64_t stride = stride_along(space.inputs[behind], strided);
+      strided.origin -= wrap.before * stride;
+      strided.wraps.push_back({behind, -wrap.extent * stride});
     }
   }
 }
@@ -43,8 +57,8 @@ base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::
   base::InlineVector<TensorView, 8> all;
   for (const TensorView& input : inputs) all.push_back(input);
   for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
-    for (const int by : program.bounds()[i].by) {
-      const Dims& mask = inputs[static_cast<std::size_t>(by)].shape;
+    for (const int asked : program.bounds()[i].masks()) {
+      const Dims& mask = inputs[static_cast<std::size_t>(asked)].shape;
       all[i].shape[all[i].shape.size() - mask.size()] = mask[0];
     }
   }

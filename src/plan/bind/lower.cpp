@@ -4,6 +4,7 @@
 // Below a view that is pushed down there is no reduction, with one exception: what takes elements of a reduction's outer dimensions goes
 // on to what is reduced. The rest, which only orders dimensions, stays where it is.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "plan/bind/indices.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
+#include "plan/bind/rolled.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
 #include "plan/bind/views.hpp"
@@ -113,7 +115,7 @@ class Lowering {
   // ---- results: what 'cat' joins is written in slices
 
   void find_results() {
-    const std::vector<Slices> slices = slices_of(program_, shapes_);
+    const std::vector<Slices> slices = slices_of(program_, shapes_, reduces_);
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
       std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
@@ -176,6 +178,7 @@ class Lowering {
     if (n.op == Op::iota || is_nothing(n, shape(value))) return want(n.args[0], path);
     if (ir::is_indexing(n.op)) return want(n.args[0], path_of_table(value, path));
     if (n.op == Op::cat) {
+      if (const auto rolled = rolled_argument(value, path)) return want(rolled->first, rolled->second);
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
       return;
     }
@@ -224,6 +227,32 @@ class Lowering {
       sides.emplace_back(n.args[k], number(joined(of_side, shape(n.args[k]), then)));
     }
     return sides;
+  }
+
+  // Of a 'cat' of both pieces of what is rolled: the value that is, and what it is read through where that wraps around once. Else
+  // nothing: then both pieces are read.
+  std::optional<std::pair<ir::Value, int>> rolled_argument(ir::Value value, int path) {
+    const auto roll = wrapping_roll(program_, shapes_, reduces_, value);
+    if (!roll) return std::nullopt;
+    const Dims& own = shape(value);
+    const auto d = static_cast<std::size_t>(roll->dimension);
+    const std::int64_t extent = own[roll->dimension];
+    DimensionMap map = DimensionMap::whole(own);
+    map.taken[d] = Taken{-(roll->shift % extent), 1, extent, Taken::kOpenLow, Taken::kOpenHigh, extent};
+    // Where it wraps is known behind the first views only.
+    const auto is_late = [&](const ViewStep& step) {
+      return std::holds_alternative<Indexed>(step) ||
+             (std::holds_alternative<DimensionMap>(step) && &step != steps(path).data());
+    };
+    if (std::ranges::any_of(steps(path), is_late)) return std::nullopt;
+    Steps then = steps(path);
+    if (!then.empty() && std::holds_alternative<DimensionMap>(then[0])) {
+      map = composed(map, std::get<DimensionMap>(then[0]));
+      then.erase(then.begin());
+    }
+    map.taken[d] = map.taken[d].unrolled();
+    if (map.taken[d].period != 0 && std::abs(map.taken[d].step) != 1) return std::nullopt;
+    return std::pair{roll->argument, number(joined(map, own, then))};
   }
 
   // What 'cat' joins, read as one: an argument where its elements exist, else the other.
@@ -276,10 +305,23 @@ class Lowering {
       };
       if (std::ranges::any_of(known, is_same)) continue;
       join(made.shape, mask.shape);
-      const ir::Value is_inside = builder_.input(operands_.name_of(mask));
+      const std::string name = operands_.name_of(mask);
+      const ir::Value is_inside = builder_.input(name);
+      if (is_zero(outside.value) && reads_zero_outside(made.value, mask)) continue;
       made.value = builder_.apply(Op::where, {is_inside, made.value, outside.value});
     }
     return made;
+  }
+
+  bool is_zero(ir::Value value) const {
+    const Node& n = builder_.node(value);
+    return n.op == Op::constant && n.constant == 0 && !std::signbit(n.constant);
+  }
+
+  // An operand is read as 0 where a mask of its own is false, but for one that is read at indices.
+  bool reads_zero_outside(ir::Value value, const Lowered::Operand& mask) const {
+    const auto read = bounded_.find(value);
+    return read != bounded_.end() && is_bounded_by(read->second, mask);
   }
 
   [[noreturn]] void refuse_joined(ir::Value value) const {
@@ -382,7 +424,10 @@ class Lowering {
     if (n.op == Op::iota) return numbered(value, path);
     if (is_nothing(n, shape(value))) return argument(n.args[0], path);
     if (ir::is_indexing(n.op)) return argument(n.args[0], path_of_table(value, path));
-    if (n.op == Op::cat) return joined_value(value, path);
+    if (n.op == Op::cat) {
+      if (const auto rolled = rolled_argument(value, path)) return argument(rolled->first, rolled->second);
+      return joined_value(value, path);
+    }
     if (ir::is_movement(n.op) && path != kWhole) return argument(n.args[0], moved(n, value, path));
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     Dims all;
@@ -463,7 +508,13 @@ class Lowering {
       const Node& reader = node(indexed.operation);
       read.gathers.push_back({index, gather.stride, gather.extent, reader.op == Op::take, ir::written_name(reader)});
     }
-    return {builder_.input(operands_.name_of(read)), all};
+    const ir::Value made = builder_.input(operands_.name_of(read));
+    if (!read.within.empty() && read.gathers.empty()) bounded_.emplace(made, read);
+    for (const Lowered::Operand& mask : wrap_masks_of(read)) {
+      builder_.input(operands_.name_of(mask));
+      join(all, mask.shape);
+    }
+    return {made, all};
   }
 
   Built viewed(ir::Value value, int path) {
@@ -576,6 +627,8 @@ class Lowering {
   std::vector<std::map<int, Built>> built_;
   OperandTable operands_;
   std::vector<PathOfResult> results_;
+  std::map<ir::Value, Lowered::Operand>
+      bounded_;  // operands of which some elements do not exist, and no index says where
   ir::Builder builder_;
 };
 

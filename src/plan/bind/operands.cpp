@@ -26,7 +26,7 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
   Strided strided;
   for (int d = 0; d < input.shape.size(); ++d) strided.dimensions.push_back({input.shape[d], input.strides[d], false});
   if (!follow(strided, steps)) {
-    if (std::ranges::any_of(strided.dimensions, &Strided::Dimension::bounded)) refuse_split(own);
+    if (!std::ranges::all_of(strided.dimensions, &Strided::Dimension::is_plain)) refuse_split(own);
     if (!strided.gathers.empty()) refuse_merged(text_of(own, input.shape, steps));
     base::fail(ErrorCode::unsupported,
                "'{}' would copy: operand '{}' has the shape {} and the strides {}, which no strides in the new shape "
@@ -39,6 +39,10 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
     const bool is_bounded = d.bounded && !d.indexed;
     if (is_bounded) strided.offset += d.first * d.stride;
     if (is_bounded) read.within.push_back({read.shape.size(), d.first, d.count});
+    if (d.period != 0 && !d.broadcast) {
+      strided.offset -= d.before * d.stride;
+      read.wraps.push_back({read.shape.size(), d.period, d.before, d.wraps_at()});
+    }
     read.shape.push_back(d.broadcast || d.indexed ? 1 : d.extent);
     read.strides.push_back(d.stride);
   }
@@ -49,16 +53,16 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
 
 bool OperandTable::is_unchanged(const Lowered::Operand& read) const {
   const TensorView& input = inputs_[read.input];
-  return read.within.empty() && read.gathers.empty() && read.offset == 0 && read.shape == input.shape &&
-         has_strides(read, input.strides);
+  return read.within.empty() && read.wraps.empty() && read.gathers.empty() && read.offset == 0 &&
+         read.shape == input.shape && has_strides(read, input.strides);
 }
 
 std::string OperandTable::name_of(const Lowered::Operand& read) {
   static const std::string kMask = "inside";
   for (const auto& [name, known] : operands_) {
     if (known.input == read.input && known.offset == read.offset && known.shape == read.shape &&
-        has_strides(read, known.strides) && known.within == read.within && known.is_mask == read.is_mask &&
-        known.gathers == read.gathers && known.is_index == read.is_index)
+        has_strides(read, known.strides) && known.within == read.within && known.wraps == read.wraps &&
+        known.is_mask == read.is_mask && known.gathers == read.gathers && known.is_index == read.is_index)
       return name;
   }
   const std::string& own = read.is_mask ? kMask : program_.inputs()[read.input];

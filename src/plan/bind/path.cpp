@@ -37,9 +37,10 @@ DimensionMap composed(const DimensionMap& first, const DimensionMap& second) {
     if (from == Given::kRepeated) continue;
     Taken& taken = map.taken[static_cast<std::size_t>(from)];
     const Taken& then = second.taken[i];
-    const Taken made = {then.count == 0 ? 0 : taken.start + taken.step * then.start,
-                        then.count > 1 ? taken.step * then.step : 1, then.count};
-    taken = existing(made, taken, then);
+    Taken made = {then.count == 0 ? 0 : taken.start + taken.step * then.start,
+                  then.count > 1 ? taken.step * then.step : 1, then.count};
+    made.period = std::max(taken.period, then.period);
+    taken = existing(made, taken, then).unrolled();
   }
   for (const Given& given : second.given) {
     if (given.from == Given::kRepeated) {
@@ -112,7 +113,7 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
     const auto& map = std::get<DimensionMap>(step);
     key.push_back(static_cast<std::int64_t>(map.taken.size() * 100 + map.given.size()));
     for (const Taken& taken : map.taken)
-      key.insert(key.end(), {taken.start, taken.step, taken.count, taken.low, taken.high});
+      key.insert(key.end(), {taken.start, taken.step, taken.count, taken.low, taken.high, taken.period});
     for (const Given& given : map.given) key.insert(key.end(), {given.from, given.extent, given.broadcast ? 1 : 0});
   }
   return key;
@@ -151,6 +152,14 @@ void bound(Strided::Dimension& made, const Strided::Dimension& from, const Taken
   made.first = made.count == 0 ? 0 : first;
 }
 
+// Where the elements of a rolled dimension begin again.
+void roll(Strided::Dimension& made, const Taken& taken) {
+  if (taken.period == 0) return;
+  const std::int64_t at = taken.start + taken.step * (made.bounded ? made.first : 0);
+  made.period = taken.period;
+  made.before = taken.step > 0 ? at : taken.period - 1 - at;
+}
+
 }  // namespace
 
 void Strided::apply(const DimensionMap& map) {
@@ -176,6 +185,7 @@ void Strided::apply(const DimensionMap& map) {
     if (given.extent > 1 && __builtin_mul_overflow(from.stride, step, &stride)) stride = 0;
     next.push_back({.extent = given.extent, .stride = stride, .broadcast = from.broadcast, .indexed = from.indexed});
     if (!is_empty) bound(next.back(), from, map.taken[static_cast<std::size_t>(given.from)]);
+    if (!is_empty) roll(next.back(), map.taken[static_cast<std::size_t>(given.from)]);
   }
   dimensions = std::move(next);
 }
@@ -183,7 +193,7 @@ void Strided::apply(const DimensionMap& map) {
 bool Strided::apply(const Indexed& indexed, std::size_t step) {
   const auto at = dimensions.begin() + indexed.dimension;
   const Dimension from = *at;
-  if (from.bounded) return false;
+  if (!from.is_plain()) return false;
   // Of an operand that broadcasts, one element will do.
   if (!from.broadcast) gathers.push_back({step, from.stride, from.extent});
   std::vector<Dimension> made;
@@ -208,7 +218,7 @@ bool Strided::apply(const Dims& shape) {
     // Dimensions first … last - 1 lie as one.
     std::size_t first = last - 1;
     std::int64_t elements = old[first].extent;
-    while (first > 0 && !old[first - 1].bounded && !old[first].bounded &&
+    while (first > 0 && old[first - 1].is_plain() && old[first].is_plain() &&
            old[first - 1].broadcast == old[first].broadcast && old[first - 1].indexed == old[first].indexed &&
            old[first - 1].stride == old[first].stride * old[first].extent)
       elements *= old[--first].extent;
@@ -217,10 +227,13 @@ bool Strided::apply(const Dims& shape) {
       if (to == 0) return false;
       Dimension& d = next[to - 1];
       if (elements % d.extent != 0) return false;
-      if (old[first].bounded && d.extent != 1 && d.extent != elements) return false;
-      if (d.extent > 1)
-        d = {d.extent,         stride,           old[first].broadcast, old[first].bounded,
-             old[first].first, old[first].count, old[first].indexed};
+      if (!old[first].is_plain() && d.extent != 1 && d.extent != elements) return false;
+      if (d.extent > 1) {
+        const std::int64_t extent = d.extent;
+        d = old[first];
+        d.extent = extent;
+        d.stride = stride;
+      }
       stride *= d.extent;
       elements /= d.extent;
     }
@@ -257,6 +270,11 @@ std::string text_of(const Taken& taken, std::int64_t extent, bool is_given) {
   std::string text = taken.start == (taken.step > 0 ? 0 : extent - 1) ? ":" : fmt::format("{}:", taken.start);
   const std::int64_t end = taken.start + taken.count * taken.step;
   if (taken.count == 0) return ":0";
+  if (taken.period != 0) {
+    const std::int64_t last = taken.start + (taken.count - 1) * taken.step;
+    const std::string within = taken.is_bounded() ? fmt::format(" within {}…{}", taken.low, taken.high - 1) : "";
+    return fmt::format("{}…{}{} modulo {}", taken.start, last, within, taken.period);
+  }
   if (taken.is_bounded()) {
     const std::int64_t last = taken.start + (taken.count - 1) * taken.step;
     return fmt::format("{}…{}{} within {}…{}", taken.start, last,

@@ -39,7 +39,12 @@ struct Strided {
     bool bounded = false;  ///< only `count` elements, from `first` on, lie in memory
     std::int64_t first = 0;
     std::int64_t count = 0;
-    bool indexed = false;  ///< an index says where it is read: the stride is 0
+    bool indexed = false;     ///< an index says where it is read: the stride is 0
+    std::int64_t period = 0;  ///< of a rolled dimension its elements, which all lie in memory; else 0
+    std::int64_t before = 0;  ///< of a rolled dimension: elements before the one that is read first
+    bool is_plain() const { return !bounded && period == 0; }
+    /// Of a rolled dimension: the coordinate at which its elements begin again.
+    std::int64_t wraps_at() const { return (bounded ? first : 0) + period - before; }
   };
   /// What indices say where to read.
   struct Gather {

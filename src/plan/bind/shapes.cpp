@@ -138,10 +138,18 @@ class Inference {
 
   Shaped operand(const Node& node) {
     const auto ordinal = static_cast<std::size_t>(node.ordinal);
+    if (program_.bounds().empty()) return fresh(inputs_[ordinal].shape);
+    const ir::Bounds& bounds = program_.bounds()[ordinal];
+    if (bounds.kind == ir::Bounds::Kind::inside) return asked(node.ordinal);
     Shaped shaped = fresh(inputs_[ordinal].shape);
-    if (program_.bounds().empty()) return shaped;
-    for (const ir::Bounds::Gather& gather : program_.bounds()[ordinal].gathers) {
-      const Shaped& index = index_of(gather);
+    for (const int mask : bounds.masks()) {
+      const Shaped& positions = asked(mask);
+      const int d = shaped.shape.size() - positions.shape.size();
+      if (positions.axis(0) != kNoAxis && !table_.identify(shaped.axis(d), positions.axis(0)))
+        refuse_split(node, positions.shape[0]);
+    }
+    for (const ir::Bounds::Gather& gather : bounds.gathers) {
+      const Shaped& index = asked(gather.index);
       for (int d = 0; d < index.shape.size(); ++d) {
         if (index.axis(d) == kNoAxis) continue;
         if (!table_.identify(shaped.axis(d), index.axis(d))) refuse_split(node, index.shape[d]);
@@ -156,12 +164,12 @@ class Inference {
     return shaped;
   }
 
-  // Operands that are read at the same index have its dimensions.
-  const Shaped& index_of(const ir::Bounds::Gather& gather) {
-    indices_.resize(inputs_.size());
-    std::optional<Shaped>& index = indices_[static_cast<std::size_t>(gather.index)];
-    if (!index) index = fresh(inputs_[static_cast<std::size_t>(gather.index)].shape);
-    return *index;
+  // Operands that are read at the same index have its dimensions, and those that exist at the same positions have these.
+  const Shaped& asked(int operand) {
+    asked_.resize(inputs_.size());
+    std::optional<Shaped>& shaped = asked_[static_cast<std::size_t>(operand)];
+    if (!shaped) shaped = fresh(inputs_[static_cast<std::size_t>(operand)].shape);
+    return *shaped;
   }
 
   // Every dimension is one of its own: lower() says where the value is read.
@@ -504,11 +512,19 @@ class Inference {
     shapes.inputs.resize(program_.operand_count());
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = program_.nodes()[i];
-      if (ir::is_operand(node.op) && computed[i])
-        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
+      if (!ir::is_operand(node.op) || !computed[i]) continue;
+      const auto ordinal = static_cast<std::size_t>(node.ordinal);
+      shapes.inputs[ordinal] = places_of(values_[i]);
+      if (node.op != Op::input || program_.bounds().empty()) continue;
+      for (const int mask : program_.bounds()[ordinal].masks())
+        shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
     }
-    for (std::size_t i = 0; i < indices_.size(); ++i) {
-      if (indices_[i]) shapes.inputs[i] = places_of(*indices_[i]);
+    for (std::size_t i = 0; i < asked_.size(); ++i) {
+      if (asked_[i] && program_.bounds()[i].kind == ir::Bounds::Kind::index) {
+        shapes.inputs[i] = places_of(*asked_[i]);
+        for (const int mask : program_.bounds()[i].masks())
+          shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
+      }
     }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
     return shapes;
@@ -570,7 +586,7 @@ class Inference {
   bool only_shapes_ = false;
   AxisTable table_;
   base::InlineVector<Shaped, 32> values_;
-  std::vector<std::optional<Shaped>> indices_;  // by operand: those that say where others are read
+  std::vector<std::optional<Shaped>> asked_;  // by operand: those that say where others are read, and where they exist
   base::InlineVector<std::int64_t, 32> counts_;
   base::InlineVector<int, 32> numbered_;  // subaxes in the order of axes
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/bind/rolled.hpp"
 #include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
@@ -58,7 +59,8 @@ Cuts seen_through(const Cuts& cuts, const Taken& view) {
 
 class Sweep {
  public:
-  Sweep(const ir::Program& program, const std::vector<Dims>& shapes) : program_(program), shapes_(shapes) {}
+  Sweep(const ir::Program& program, const std::vector<Dims>& shapes, const std::vector<bool>& reduces)
+      : program_(program), shapes_(shapes), reduces_(reduces) {}
 
   std::vector<Slices> run() {
     for (std::size_t i = 0; i < shapes_.size(); ++i) slices_.push_back(of(i));
@@ -74,7 +76,7 @@ class Sweep {
     const Dims& own = shapes_[i];
     Slices whole;
     for (const std::int64_t extent : own) whole.push_back({{0, 1, extent}});
-    if (n.op == Op::cat) return joined_of(n);
+    if (n.op == Op::cat) return joined_of(n, static_cast<ir::Value>(i));
     if (n.op == Op::view) return viewed(n, std::move(whole));
     if (n.op == Op::flatten) return flattened(n, own, std::move(whole));
     if (n.op == Op::unflatten) return unflattened(n, std::move(whole));
@@ -84,8 +86,14 @@ class Sweep {
     return whole;
   }
 
-  Slices joined_of(const Node& n) const {
+  Slices joined_of(const Node& n, ir::Value value) const {
     const int d = dimension(n.shaping.axes.at[0], shape(n.args[0]).size());
+    // What is rolled is read as one.
+    if (const auto roll = wrapping_roll(program_, shapes_, reduces_, value)) {
+      Slices all = slices(roll->argument);
+      all[static_cast<std::size_t>(d)] = {{0, 1, shape(value)[d]}};
+      return all;
+    }
     Slices all = slices(n.args[0]);
     for (int k = 0; k < shape(n.args[0]).size(); ++k) {
       Cuts& cuts = all[static_cast<std::size_t>(k)];
@@ -182,6 +190,7 @@ class Sweep {
 
   const ir::Program& program_;
   const std::vector<Dims>& shapes_;
+  const std::vector<bool>& reduces_;
   std::vector<Slices> slices_;
 };
 
@@ -227,8 +236,9 @@ std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& ar
 
 }  // namespace
 
-std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes) {
-  return Sweep(program, shapes).run();
+std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
+                              const std::vector<bool>& reduces) {
+  return Sweep(program, shapes, reduces).run();
 }
 
 std::vector<std::vector<Taken>> all_of(const Slices& slices, std::size_t most) {

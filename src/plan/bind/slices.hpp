@@ -11,8 +11,9 @@ namespace epifuse::plan {
 /// By dimension of a value: views that together are all of it, each of which reads one side of every 'cat'. One of all where nothing is joined.
 using Slices = std::vector<std::vector<DimensionMap::Taken>>;
 
-/// Of each value of the chain, whose shapes these are.
-std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes);
+/// Of each value of the chain, whose shapes these are. `reduces`: by value, whether it is computed from a reduction's.
+std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
+                              const std::vector<bool>& reduces);
 
 /// What an 'unflatten' or 'flatten' reads of its argument for these elements of its own, dimension by dimension; nothing where these are no
 /// elements at equal steps there.

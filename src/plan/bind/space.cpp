@@ -184,7 +184,8 @@ void check_overlaps(const Names& names, const Space& space, std::span<const Outp
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (lie_apart(space.outputs[i], space.inputs[k])) continue;
       if (!space.inputs[k].gathers.empty()) refuse_over_table(names, i, k);
-      if (!same_view(outputs[i], inputs[k]) && overlap(outputs[i], inputs[k])) {
+      const bool is_same = same_view(outputs[i], inputs[k]) && space.inputs[k].wraps.empty();
+      if (!is_same && overlap(outputs[i], inputs[k])) {
         fail(invalid_argument,
              "{} overlaps {} without being the same view: in place needs the same pointer, shape, strides and element "
              "size",
@@ -206,6 +207,16 @@ void mark_used(const ir::Program& program, Space& space) {
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     if (!space.inputs[i].used) continue;
     for (const Gathers::Gather& gather : space.inputs[i].gathers) space.inputs[gather.index].used = true;
+  }
+  // What only says where others are read is no value.
+  const auto use = [&](int mask) {
+    StridedOperand& strided = space.inputs[static_cast<std::size_t>(mask)];
+    strided.is_index = strided.is_index || !strided.used;
+    strided.used = true;
+  };
+  for (std::size_t i = 0; i < program.bounds().size(); ++i) {
+    if (!space.inputs[i].used) continue;
+    for (const int mask : program.bounds()[i].masks()) use(mask);
   }
 }
 

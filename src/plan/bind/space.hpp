@@ -47,6 +47,20 @@ struct Gathers {
   void push_back(const Gather& gather) { gathers.at(count++) = gather; }
 };
 
+/// Where a rolled dimension begins again: what is added to offsets of elements where operand `behind` is true.
+struct Wraps {
+  struct Wrap {
+    std::size_t behind = 0;
+    std::int64_t offset = 0;
+  };
+  std::array<Wrap, kMaxRank> wraps{};
+  std::size_t count = 0;
+  const Wrap* begin() const noexcept { return wraps.data(); }
+  const Wrap* end() const noexcept { return wraps.data() + count; }
+  bool empty() const noexcept { return count == 0; }
+  void push_back(const Wrap& wrap) { wraps.at(count++) = wrap; }
+};
+
 /// One operand, as the iteration space sees it.
 struct StridedOperand {
   const void* data = nullptr;
@@ -55,7 +69,8 @@ struct StridedOperand {
   Generated generated = Generated::no;
   Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
-  bool bounded = false;  ///< it is read only where the operands `by` of its ir::Bounds are true, and is 0 elsewhere
+  bool bounded =
+      false;  ///< it is read only where the operands `by` of its ir::Bounds are true, and is 0 elsewhere; or it is rolled
   /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first position that is inside.
   std::int64_t origin = 0;
   std::int64_t count = 0;  ///< of `inside`: so many positions are inside, from `origin` on
@@ -64,6 +79,7 @@ struct StridedOperand {
   std::int64_t existing = 1;
   bool is_index = false;  ///< it says where others are read, and is no value
   Gathers gathers;        ///< where the elements of other operands say where it is read
+  Wraps wraps;            ///< of what is rolled
 
   bool is_generated() const noexcept { return generated != Generated::no; }
 };

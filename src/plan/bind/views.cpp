@@ -283,6 +283,25 @@ Taken Taken::within(std::int64_t from, std::int64_t end) const noexcept {
   return taken;
 }
 
+Taken Taken::unrolled() const noexcept {
+  Taken taken = *this;
+  const std::int64_t last = start + (count - 1) * step;
+  const std::int64_t least = std::max(std::min(start, last), low);
+  const std::int64_t most = std::min(std::max(start, last), high == kOpenHigh ? high : high - 1);
+  if (period == 0 || count == 0 || least > most) {
+    taken.period = 0;
+    return taken;
+  }
+  const std::int64_t first = step > 0 ? least : most;
+  const std::int64_t rest = first % period;
+  const std::int64_t turns = first - (rest < 0 ? rest + period : rest);
+  taken.start -= turns;
+  if (low != kOpenLow) taken.low -= turns;
+  if (high != kOpenHigh) taken.high -= turns;
+  if (least - turns >= 0 && most - turns < period) taken.period = 0;
+  return taken;
+}
+
 DimensionMap DimensionMap::whole(const Dims& shape) {
   DimensionMap map;
   for (int d = 0; d < shape.size(); ++d) {
@@ -348,6 +367,7 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
     for (const Operand::Within& within : operand.within) {
       if (!operand.is_mask) view.shape[within.dimension] = within.count;
     }
+    for (const Operand::Wrap& wrap : operand.wraps) view.shape[wrap.dimension] = wrap.extent;
     views.push_back(view);
   }
   return views;

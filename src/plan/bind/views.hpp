@@ -29,11 +29,15 @@ struct DimensionMap {
     /// Elements from `low` up to `high` exist; of the others the view has what stands outside. Open where all that are taken exist.
     std::int64_t low = kOpenLow;
     std::int64_t high = kOpenHigh;
+    /// Of a dimension that is rolled: so many elements, after the last of which the first comes. Each number above counts on behind the last. 0 of others.
+    std::int64_t period = 0;
     static constexpr std::int64_t kOpenLow = std::numeric_limits<std::int64_t>::min();
     static constexpr std::int64_t kOpenHigh = std::numeric_limits<std::int64_t>::max();
     bool is_bounded() const noexcept { return low != kOpenLow || high != kOpenHigh; }
     /// The same, of which only the elements from `from` up to `end` exist.
     Taken within(std::int64_t from, std::int64_t end) const noexcept;
+    /// The same, counted so that the first element that exists is no multiple of the period away; and plain where no element behind the last is taken.
+    Taken unrolled() const noexcept;
     friend bool operator==(const Taken&, const Taken&) = default;
   };
   /// A dimension of the view.
@@ -87,6 +91,15 @@ struct Lowered {
     };
     std::vector<Within> within = {};
     bool is_mask = false;  ///< nothing lies in memory: true where its one dimension of `within` has elements
+    /// A dimension that is rolled. All of its elements lie in memory, and the offset is that of the first of them in the order of reading.
+    struct Wrap {
+      int dimension = 0;
+      std::int64_t extent = 0;  ///< elements of the dimension
+      std::int64_t before = 0;  ///< of them, that stand before the one that is read first
+      std::int64_t from = 0;    ///< the coordinate at which the elements begin again
+      friend bool operator==(const Wrap&, const Wrap&) = default;
+    };
+    std::vector<Wrap> wraps = {};
     /// A dimension that is read where an index says.
     struct Gather {
       std::string index;  ///< name of an operand
