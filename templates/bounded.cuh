@@ -98,59 +98,89 @@ __device__ __forceinline__ unsigned elements_of(Index first, Index end) {
 }
 //@end
 
-//@section load_bounded : wide, aligned, run
-// Of one vector. All of its elements are asked for before the first arrives, wherever they lie: neighbouring threads, whose vectors are cut by the end
-// of a row or of what exists, or are not, run the same code.
-template <int kWidth, bool kFullVector, class T, class RunAt, class Read>
-__device__ __forceinline__ void load_bounded(T (&values)[kElements], const T* base, const Position& position, const Space& space,
-                                             const RunAt& run_at, const Read& read) {
-  constexpr unsigned kAll = (1u << kElements) - 1;
-  const Run run = run_at(position.at);
+//@section cut : run
+// A vector by what exists of it. In the flat schedule it may reach into the next row, and no further: the planner takes no longer vectors than rows.
+struct Cut {
+  Run run;
+//@if kBroken && !kByRow
+  Run next;    // of the next row, counted from the vector's first element
+  Index left;  // elements in the row of the first
+//@endif
+  unsigned exist;  // a bit for each element
+};
+template <bool kFullVector, class RunAt>
+__device__ __forceinline__ Cut cut_of(const Position& position, const Space& space, const RunAt& run_at) {
+  Cut cut;
+  cut.run = run_at(position.at);
 //@if kBroken && kByRow
-  const unsigned exist = elements_of(run.first, kFullVector || run.end < position.count ? run.end : position.count);
+  cut.exist = elements_of(cut.run.first, kFullVector || cut.run.end < position.count ? cut.run.end : position.count);
 //@else
-  unsigned exist = elements_of(run.first, run.end);
+  cut.exist = elements_of(cut.run.first, cut.run.end);
 //@endif
 //@if kBroken && !kByRow
-  Index left = kElements;  // elements in this row
-  Run next = run;
+  cut.next = cut.run;
+  cut.left = kElements;
   if constexpr (!kFullVector) {
-    if (space.extents[kCoordinates - 1] < kElements) return load_each<false>(values, position, space, read);
-    left = space.extents[kCoordinates - 1] - position.at[kCoordinates - 1];
+    const Index left = space.extents[kCoordinates - 1] - position.at[kCoordinates - 1];
     if (left < kElements) {
       Index at[kCoordinates];
 #pragma unroll
       for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
       at[kCoordinates - 1] += left - 1;
       advance(at, space);
-      next = run_at(at);
-      next.offset -= left;
-      exist = (exist & ((1u << left) - 1)) | elements_of(next.first, next.end) << left & kAll;
+      cut.next = run_at(at);
+      cut.exist = (cut.exist & ((1u << left) - 1)) | elements_of(cut.next.first, cut.next.end) << left;
+      cut.next.offset -= left;
+//@if kRolls
+      cut.next.wrap += left;
+//@endif
+      cut.left = left;
     }
   }
 //@endif
+  return cut;
+}
+//@end
+
+//@section load_bounded : wide, aligned, cut
+// Of one vector. All of its elements are asked for before the first arrives, wherever they lie: neighbouring threads, whose vectors are cut by the end
+// of a row or of what exists, or are not, run the same code.
+template <int kWidth, bool kFullVector, class T, class RunAt>
+__device__ __forceinline__ void load_bounded(T (&values)[kElements], const T* base, const Position& position, const Space& space,
+                                             const RunAt& run_at) {
+  const Cut cut = cut_of<kFullVector>(position, space, run_at);
+  bool is_whole = (cut.exist + 1 & (1u << kElements) - 1) == 0;
 //@if kRolls
-  const bool is_cut = run.wrap > 0 && run.wrap < kElements;
-//@else
-  const bool is_cut = false;
+  is_whole = is_whole && (cut.run.wrap <= 0 || cut.run.wrap >= kElements);
 //@endif
-  const T* source = base + offset_in(run, 0);
-  if (exist == kAll && !is_cut && /*@if kBroken && !kByRow*/left >= kElements && /*@endif*/is_aligned<kWidth>(source)) {
+//@if kBroken && !kByRow
+  is_whole = is_whole && cut.left >= kElements;
+//@endif
+  const T* source = base + offset_in(cut.run, 0);
+  if (is_whole && is_aligned<kWidth>(source)) {
     load_wide<kWidth>(values, source);
     return;
   }
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    Index offset = offset_in(run, e);
 //@if kBroken && !kByRow
-//@if kRolls
-    if (e >= left) offset = next.offset + e + (e - left >= next.wrap ? next.moved : 0);
+    const Index here = offset_in(cut.run, e);
+    const Index offset = e < cut.left ? here : offset_in(cut.next, e);
 //@else
-    if (e >= left) offset = next.offset + e;
+    const Index offset = offset_in(cut.run, e);
 //@endif
-//@endif
-    values[e] = (exist >> e & 1) != 0 ? base[offset] : T{};
+    values[e] = (cut.exist >> e & 1) != 0 ? base[offset] : T{};
   }
+}
+//@end
+
+//@section load_inside : cut
+// Of one vector: which elements exist.
+template <bool kFullVector, class T, class RunAt>
+__device__ __forceinline__ void load_inside(T (&values)[kElements], const Position& position, const Space& space, const RunAt& run_at) {
+  const Cut cut = cut_of<kFullVector>(position, space, run_at);
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) values[e] = from_real<T>((cut.exist >> e & 1) != 0);
 }
 //@end
 

@@ -142,18 +142,28 @@ std::string origin_at(const ir::Program& program, std::size_t i, std::string_vie
   return text;
 }
 
+namespace {
+
+// Where the coordinates stand along the dimension of a mask, how far the next element is, and what is inside.
+std::string position_at(const std::string& mask, std::string_view at) {
+  return fmt::format("offset_of({0}, p.strides_{1}), p.strides_{1}[kCoordinates - 1], p.inside_{1}", at, mask);
+}
+
+}  // namespace
+
+std::string inside_at(const ir::Program& program, std::size_t i, std::string_view at) {
+  return fmt::format("within(run_from(0), {})", position_at(input_name(program, i), at));
+}
+
 std::string run_at(const ir::Program& program, std::size_t i, std::string_view at) {
   const std::string name = input_name(program, i);
   std::string run = fmt::format("run_from({})", unrolled_offset(program, i, offset_at(at)));
-  const auto position = [&](const std::string& mask) {
-    return fmt::format("offset_of({0}, p.strides_{1}), p.strides_{1}[kCoordinates - 1], p.inside_{1}", at, mask);
-  };
   for (const int by : program.bounds()[i].by)
-    run = fmt::format("within({}, {})", run, position(input_name(program, static_cast<std::size_t>(by))));
+    run = fmt::format("within({}, {})", run, position_at(input_name(program, static_cast<std::size_t>(by)), at));
   const auto& wraps = program.bounds()[i].wraps;
   for (std::size_t k = 0; k < wraps.size(); ++k) {
     run = fmt::format("rolled({}, {}, p.wraps_{}[{}])", run,
-                      position(input_name(program, static_cast<std::size_t>(wraps[k].behind))), name, k);
+                      position_at(input_name(program, static_cast<std::size_t>(wraps[k].behind)), at), name, k);
   }
   return run;
 }

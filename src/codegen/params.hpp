@@ -61,6 +61,8 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
 std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// The same: which of the vector's elements exist, and where they lie.
 std::string run_at(const ir::Program& program, std::size_t i, std::string_view at);
+/// Of a mask: which elements of the vector are inside.
+std::string inside_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions begin again.
 std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// What an input has where an index is out of range: NaN, or 0 if it is no float.

@@ -95,9 +95,9 @@ class PointwiseEmitter {
   bool has_wrapping() const { return has_broken() && !by_row(); }
   // Every vector of the flat schedule is read in one way, whether it crosses into the next row or not: where no operand gains by two.
   bool has_one_way() const {
-    const auto has_one = [](const OperandPlan& operand) {
+    const auto has_one = [&](const OperandPlan& operand) {
       return !plan::is_value(operand.access) || operand.access == Access::linear || operand.access == Access::uniform ||
-             operand.access == Access::random_linear || (operand.access == Access::bounded && operand.width > 1);
+             operand.access == Access::random_linear || is_read_by_runs(operand);
     };
     return has_wrapping() && std::ranges::all_of(kernel_.inputs, has_one);
   }
@@ -169,10 +169,7 @@ class PointwiseEmitter {
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (!plan::is_value(operand.access) || operand.access == Access::uniform) return;
       if (operand.access == Access::gathered) require_gathered(operand);
-      if (operand.access == Access::bounded && !is_read_each(operand)) {
-        prelude_.require("bounded");
-        if (has_wrapping()) prelude_.require(load_each());
-      }
+      if (operand.access == Access::bounded || operand.access == Access::inside) prelude_.require("bounded");
       if (is_read_each(operand)) {
         prelude_.require("bounded");
         return prelude_.require(load_each());
@@ -371,9 +368,15 @@ class PointwiseEmitter {
                                                        : fmt::format("from_real<{}>({})", storage_type(type), value);
   }
 
-  static bool is_read_each(const OperandPlan& operand) {
-    return operand.access == Access::inside ||
-           (operand.width == 1 && (operand.access == Access::bounded || operand.access == Access::gathered));
+  // A vector by what exists of it: masks, and what lies side by side.
+  bool is_read_by_runs(const OperandPlan& operand) const {
+    return kernel_.elements > 1 &&
+           (operand.access == Access::inside || (operand.access == Access::bounded && operand.width > 1));
+  }
+  bool is_read_each(const OperandPlan& operand) const {
+    return !is_read_by_runs(operand) &&
+           (operand.access == Access::inside ||
+            (operand.width == 1 && (operand.access == Access::bounded || operand.access == Access::gathered)));
   }
 
   // Elements that move several at a time.
@@ -428,22 +431,26 @@ class PointwiseEmitter {
   // The statement that loads an input's vector.
   std::string load_of(std::size_t i, const std::string& name, std::string_view indent) const {
     const OperandPlan& operand = kernel_.inputs[i];
+    if (is_read_by_runs(operand))
+      return operand.access == Access::inside ? read_inside(i, name, indent) : read_existing(i, name, indent);
     if (is_read_each(operand)) return read_each(i, name, indent);
     if (operand.access == Access::gathered) return read_rows(i, name, indent);
-    if (operand.access == Access::bounded) return read_existing(i, name, indent);
     return access("load", operand, name, indent);
   }
 
-  // What need not exist, or is rolled, and is contiguous otherwise. A vector that reaches over several rows is read element by element.
+  // What need not exist, or is rolled, and is contiguous otherwise.
   std::string read_existing(std::size_t i, const std::string& name, std::string_view indent) const {
-    const std::string element = has_wrapping() ? fmt::format(", [&](const Index (&at)[kCoordinates]) {{ return {}; }}",
-                                                             element_of(program_, kernel_, i, offset_at("at")))
-                                               : ", 0";
     return fmt::format(
         "{0}load_bounded<{1}, {2}>({3}, p.{3}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {4}; "
-        "}}{5});\n",
-        indent, kernel_.inputs[i].width, has_broken() ? "kFullVector" : "true", name, run_at(program_, i, "at"),
-        element);
+        "}});\n",
+        indent, kernel_.inputs[i].width, has_broken() ? "kFullVector" : "true", name, run_at(program_, i, "at"));
+  }
+
+  // Which elements of a vector exist.
+  std::string read_inside(std::size_t i, const std::string& name, std::string_view indent) const {
+    return fmt::format(
+        "{0}load_inside<{1}>({2}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {3}; }});\n",
+        indent, has_broken() ? "kFullVector" : "true", name, inside_at(program_, i, "at"));
   }
 
   // What has one index for all of a vector.

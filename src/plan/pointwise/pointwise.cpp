@@ -21,6 +21,13 @@ bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements
   return false;
 }
 
+// A vector of what need not exist, or is rolled, is read by two rows at most.
+bool has_runs_of_rows(const KernelClass& kernel) {
+  return std::ranges::any_of(kernel.inputs, [](const OperandPlan& operand) {
+    return operand.access == Access::bounded || operand.access == Access::inside;
+  });
+}
+
 // Operands of the whole iteration space that are read element by element: every second column, say, or what is padded. Of those that exist here and
 // there, as the pieces of what is rolled, some together count as one: roll(x, (3, 5), (2, 3)) of f16 took 3.6 of a copy on an H100 with two elements per
 // thread, and 2.0 with eight (a run each, of different commits).
@@ -70,6 +77,9 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
     if (narrowest == 1 && widest == 4 &&
         space.extents[space.rank() - 1] >= std::int64_t{kPolicy.block_threads} * (kAccessBytes / widest))
       elements = std::min(elements, kAccessBytes / widest);
+  }
+  if (has_runs_of_rows(kernel)) {
+    while (elements > 1 && elements > space.extents[space.rank() - 1]) elements /= 2;
   }
   // A row shorter than a vector would leave most of the vector idle.
   if (!kernel.map<Flat>() && space.rank() > 0) {
