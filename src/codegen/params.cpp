@@ -151,12 +151,23 @@ std::string position_at(const std::string& mask, std::string_view at) {
 
 }  // namespace
 
-std::string inside_at(const ir::Program& program, std::size_t i, std::string_view at) {
-  return fmt::format("within(run_from(0), {})", position_at(input_name(program, i), at));
+bool takes_numbers(const ir::Program& program) { return !program.scalars().empty() || !counts_of(program).empty(); }
+
+bool has_bytes(const KernelClass& kernel) {
+  const auto is_byte = [](const OperandPlan& operand) {
+    return operand.access != Access::unused && size_of(operand.dtype) == 1;
+  };
+  return std::ranges::any_of(kernel.inputs, is_byte) || std::ranges::any_of(kernel.outputs, is_byte);
+}
+
+bool rolls(const ir::Program& program) {
+  return std::ranges::any_of(program.bounds(), [](const ir::Bounds& bounds) { return !bounds.wraps.empty(); });
 }
 
 std::string run_at(const ir::Program& program, std::size_t i, std::string_view at) {
   const std::string name = input_name(program, i);
+  if (program.bounds()[i].kind == ir::Bounds::Kind::inside)
+    return fmt::format("within(run_from(0), {})", position_at(name, at));
   std::string run = fmt::format("run_from({})", unrolled_offset(program, i, offset_at(at)));
   for (const int by : program.bounds()[i].by)
     run = fmt::format("within({}, {})", run, position_at(input_name(program, static_cast<std::size_t>(by)), at));

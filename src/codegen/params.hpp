@@ -59,10 +59,14 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
 /// Of an input that is bounded: how much exists of the vector that begins at the coordinates `at`.
 std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at);
-/// The same: which of the vector's elements exist, and where they lie.
+/// Whether scalars or counts are among the kernel's parameters.
+bool takes_numbers(const ir::Program& program);
+/// Whether the kernel reads or writes elements of 8 bits.
+bool has_bytes(const plan::KernelClass& kernel);
+/// Whether an operand is rolled.
+bool rolls(const ir::Program& program);
+/// Of an input that is bounded: which elements of the vector that begins at the coordinates `at` exist, and where they lie. Of a mask: which are inside.
 std::string run_at(const ir::Program& program, std::size_t i, std::string_view at);
-/// Of a mask: which elements of the vector are inside.
-std::string inside_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions begin again.
 std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// What an input has where an index is out of range: NaN, or 0 if it is no float.

@@ -51,10 +51,10 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::position:
       return "positions: computed, not read";
     case Access::bounded:
-      if (operand.width == 1) return "some of its elements do not exist: the others are read element by element";
+      if (operand.width == 1) return "some of its elements do not exist, or come again: read element by element";
       return fmt::format(
-          "some of its elements do not exist: {} bytes at a time where all of a vector do and the "
-          "address allows",
+          "some of its elements do not exist, or come again: {} bytes at a time where a vector lies in one line and "
+          "the address allows",
           operand.width * size);
     case Access::inside:
       return "which elements exist: computed, not read";

@@ -46,6 +46,21 @@ inline double value_at(const IntegerArray& array, const Place& place) {
   return array.values[i];
 }
 
+/// Sums along one dimension of what has that shape.
+inline IntegerArray summed(const Place& shape, std::size_t axis, const At& value) {
+  Place kept = shape;
+  kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
+  return made(kept, [&](const Place& place) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < shape[axis]; ++i) {
+      Place at = place;
+      at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), i);
+      sum += value(at);
+    }
+    return sum;
+  });
+}
+
 inline std::string list(const Place& numbers) {
   std::string text;
   for (const std::int64_t number : numbers) text += std::to_string(number) + ", ";

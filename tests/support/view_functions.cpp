@@ -316,19 +316,9 @@ class Draw {
         return;
       }
       default: {  // and summed
-        Place kept = p.result;
-        const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(kept.size()) - 1));
-        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
+        const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(p.result.size()) - 1));
         test_.text = "sum(pad(x0 * 2 + 1, " + p.text + "), " + std::to_string(axis) + ")";
-        test_.expected = made(kept, [&](const Place& place) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < p.result[axis]; ++i) {
-            Place at = place;
-            at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), i);
-            sum += padded(p, shape, at, more);
-          }
-          return sum;
-        });
+        test_.expected = summed(p.result, axis, [&](const Place& at) { return padded(p, shape, at, more); });
       }
     }
   }
@@ -353,20 +343,11 @@ class Draw {
       return at;
     };
     if (random_.percent(30)) {  // and summed
-      Place kept = shape;
-      const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(kept.size()) - 1));
-      kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
+      const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(shape.size()) - 1));
       const IntegerArray y = operand(shape);
       test_.text = "sum(roll(x0 * 2, " + list(shifts) + ", " + list(dims) + ") * x1, " + std::to_string(axis) + ")";
-      test_.expected = made(kept, [&](const Place& place) {
-        double sum = 0;
-        for (std::int64_t i = 0; i < shape[axis]; ++i) {
-          Place at = place;
-          at.insert(at.begin() + static_cast<std::ptrdiff_t>(axis), i);
-          sum += value_at(x, from(at)) * 2 * value_at(y, at);
-        }
-        return sum;
-      });
+      test_.expected =
+          summed(shape, axis, [&](const Place& at) { return value_at(x, from(at)) * 2 * value_at(y, at); });
       return;
     }
     const bool sums = random_.percent(40);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class WrapCase {
   explicit WrapCase(std::uint64_t seed);
 
   const std::string& text() const noexcept { return text_; }
-  Epilogue tail() const { return Epilogue::parse(text_); }
+  const Epilogue& tail() const noexcept { return *tail_; }
   std::vector<TensorView> inputs() const;
   std::vector<OutputView> outputs();
   /// Empty if the result is right; else which element is not.
@@ -29,6 +30,7 @@ class WrapCase {
 
  private:
   std::string text_;
+  std::optional<Epilogue> tail_;
   DType type_;
   std::size_t bytes_;  // of an element
   Dims shape_, strides_;

@@ -101,9 +101,6 @@ class PointwiseEmitter {
     };
     return has_wrapping() && std::ranges::all_of(kernel_.inputs, has_one);
   }
-  bool rolls() const {
-    return std::ranges::any_of(program_.bounds(), [](const ir::Bounds& bounds) { return !bounds.wraps.empty(); });
-  }
 
   // ---- header and settings
 
@@ -116,13 +113,13 @@ class PointwiseEmitter {
     out += fmt::format("constexpr int kSteps = {};  // steps of a tile\n", kernel_.steps);
     if (kernel_.coordinates > 0) out += fmt::format("constexpr int kCoordinates = {};\n", kernel_.coordinates);
     out += fmt::format("constexpr bool kHasBytes = {};  // operands of 8 bits, whose vectors move as words\n",
-                       has_bytes());
+                       has_bytes(kernel_));
     out += fmt::format("constexpr bool kHasCoordinates = {};\n", kernel_.coordinates > 0);
     out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
     out += fmt::format("constexpr bool kByRow = {};  // no vector crosses into the next row\n", by_row());
     out +=
         fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n", has_one_way());
-    out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls());
+    out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls(program_));
     if (transpose_map() != nullptr) {
       out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
       out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
@@ -158,10 +155,10 @@ class PointwiseEmitter {
   }
 
   bool has_truth_results() const {
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      if (result_type(i) != "Real") return true;
-    }
-    return false;
+    const auto is_truth = [&](const ir::Result& result) {
+      return type_of(program_.kind(result.value, input_kinds_)) != "Real";
+    };
+    return std::ranges::any_of(program_.results(), is_truth);
   }
 
   void require_access() {
@@ -169,11 +166,8 @@ class PointwiseEmitter {
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (!plan::is_value(operand.access) || operand.access == Access::uniform) return;
       if (operand.access == Access::gathered) require_gathered(operand);
-      if (operand.access == Access::bounded || operand.access == Access::inside) prelude_.require("bounded");
-      if (is_read_each(operand)) {
-        prelude_.require("bounded");
-        return prelude_.require(load_each());
-      }
+      if (is_read_by_runs(operand) || is_read_each(operand)) prelude_.require("bounded");
+      if (is_read_each(operand)) return prelude_.require(load_each());
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
       if (operand.access == Access::linear) return prelude_.require("wide");
       if (operand.access == Access::row && !by_row()) return;  // the statement that loads it is generated
@@ -265,7 +259,7 @@ class PointwiseEmitter {
         "// One vector of every operand, in registers.\n{}struct Epilogue {{\n{}{}\n"
         "{}\n  __device__ __forceinline__ void compute(const Params&{}, const Uniforms&{}) {{\n{}  }}\n\n"
         "  __device__ __forceinline__ void store(const Params& p, const Position& position) {{\n{}  }}\n}};\n\n",
-        ways(), inputs.members, outputs.members, load(inputs), takes_numbers() ? " p" : "",
+        ways(), inputs.members, outputs.members, load(inputs), takes_numbers(program_) ? " p" : "",
         reads(Access::uniform) ? " uniforms" : "", compute("    "), outputs.loads);
   }
 
@@ -341,18 +335,8 @@ class PointwiseEmitter {
         "  for (int e = 0; e < kElements; e += kPair) {{\n{}#pragma unroll\n"
         "    for (int step = 0; step < kSteps; ++step) {{\n{}#pragma unroll\n      for (int i = 0; i < kPair; ++i)\n"
         "        {};\n    }}\n{}  }}\n}}\n\n",
-        takes_numbers() ? " p" : "", reads(Access::uniform) ? " uniforms" : "", reads(is_of_a_step) ? "epilogues" : "",
-        reads(Access::hoisted) ? " hoisted" : "", before, inside, call, puts);
-  }
-
-  // Scalars or counts: numbers among the kernel's parameters.
-  bool takes_numbers() const { return !program_.scalars().empty() || !codegen::counts_of(program_).empty(); }
-
-  bool has_bytes() const {
-    const auto is_byte = [](const OperandPlan& operand) {
-      return operand.access != Access::unused && size_of(operand.dtype) == 1;
-    };
-    return std::ranges::any_of(kernel_.inputs, is_byte) || std::ranges::any_of(kernel_.outputs, is_byte);
+        takes_numbers(program_) ? " p" : "", reads(Access::uniform) ? " uniforms" : "",
+        reads(is_of_a_step) ? "epilogues" : "", reads(Access::hoisted) ? " hoisted" : "", before, inside, call, puts);
   }
 
   // An element as it is stored and as the chain computes with it: of the compute type it is the same.
@@ -431,26 +415,21 @@ class PointwiseEmitter {
   // The statement that loads an input's vector.
   std::string load_of(std::size_t i, const std::string& name, std::string_view indent) const {
     const OperandPlan& operand = kernel_.inputs[i];
-    if (is_read_by_runs(operand))
-      return operand.access == Access::inside ? read_inside(i, name, indent) : read_existing(i, name, indent);
+    if (is_read_by_runs(operand)) return read_by_runs(i, name, indent);
     if (is_read_each(operand)) return read_each(i, name, indent);
     if (operand.access == Access::gathered) return read_rows(i, name, indent);
     return access("load", operand, name, indent);
   }
 
-  // What need not exist, or is rolled, and is contiguous otherwise.
-  std::string read_existing(std::size_t i, const std::string& name, std::string_view indent) const {
-    return fmt::format(
-        "{0}load_bounded<{1}, {2}>({3}, p.{3}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {4}; "
-        "}});\n",
-        indent, kernel_.inputs[i].width, has_broken() ? "kFullVector" : "true", name, run_at(program_, i, "at"));
-  }
-
-  // Which elements of a vector exist.
-  std::string read_inside(std::size_t i, const std::string& name, std::string_view indent) const {
-    return fmt::format(
-        "{0}load_inside<{1}>({2}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {3}; }});\n",
-        indent, has_broken() ? "kFullVector" : "true", name, inside_at(program_, i, "at"));
+  // Which elements of a vector exist; or what need not exist, or is rolled, and is contiguous otherwise.
+  std::string read_by_runs(std::size_t i, const std::string& name, std::string_view indent) const {
+    const char* const full = has_broken() ? "kFullVector" : "true";
+    const std::string load =
+        kernel_.inputs[i].access == Access::inside
+            ? fmt::format("load_inside<{}>({}", full, name)
+            : fmt::format("load_bounded<{0}, {1}>({2}, p.{2}", kernel_.inputs[i].width, full, name);
+    return fmt::format("{}{}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", indent,
+                       load, run_at(program_, i, "at"));
   }
 
   // What has one index for all of a vector.
@@ -506,7 +485,7 @@ class PointwiseEmitter {
 
   // Element by element; two at a time where one of 8 bits is among the operands, whose types convert two together.
   std::string compute(std::string_view indent) const {
-    return has_bytes() ? compute_pairs(indent) : compute_elements(indent);
+    return has_bytes(kernel_) ? compute_pairs(indent) : compute_elements(indent);
   }
 
   std::string compute_elements(std::string_view indent) const {

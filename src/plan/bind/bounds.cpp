@@ -153,4 +153,40 @@ void refuse_random() {
              "the view gives");
 }
 
+void refuse_joined(const std::string& text, const Dims& first, const Dims& second) {
+  base::fail(
+      ErrorCode::unsupported,
+      "what '{}' joins (shapes {} and {}) is needed as one here, by a reduction or a reshape over both. Write it "
+      "in a launch of its own, and pass its result as an operand",
+      text, to_string(first), to_string(second));
+}
+
+void refuse_behind_reduction(const std::string& text, const Dims& shape) {
+  base::fail(ErrorCode::unsupported,
+             "a view of '{}' takes elements of shape {} that no operand has: there is a reduction before it. Compute "
+             "'{}' in a launch of its own, and pass its result as an operand",
+             text, to_string(shape), text);
+}
+
+void refuse_repeated(const std::string& text, const Dims& shape) {
+  base::fail(ErrorCode::unsupported,
+             "'{}' would have the shape {}, of which no operand has all elements: numbers and reduced values are "
+             "broadcast where an operation needs it, and not on their own",
+             text, to_string(shape));
+}
+
+void refuse_slice(const std::string& result, const Dims& shape, const Dims& other) {
+  base::fail(ErrorCode::unsupported,
+             "the chain cannot be one kernel: result '{}' has the shape {}, and another slice of the results {}. Join "
+             "slices of one size, or write each in a chain of its own into a slice of the result",
+             result, to_string(shape), to_string(other));
+}
+
+void refuse_shape(const std::string& result, const Dims& shape, const Dims& operands) {
+  base::fail(ErrorCode::unsupported,
+             "the chain cannot be one kernel: its result '{}' has the shape {}, and its operands broadcast to {}. "
+             "Compute it in a chain of its own",
+             result, to_string(shape), to_string(operands));
+}
+
 }  // namespace epifuse::plan

@@ -33,5 +33,10 @@ std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
 [[noreturn]] void refuse_split(const std::string& of);
 [[noreturn]] void refuse_random();
 [[noreturn]] void refuse_merged(const std::string& text);
+[[noreturn]] void refuse_joined(const std::string& text, const Dims& first, const Dims& second);
+[[noreturn]] void refuse_behind_reduction(const std::string& text, const Dims& shape);
+[[noreturn]] void refuse_slice(const std::string& result, const Dims& shape, const Dims& other);
+[[noreturn]] void refuse_shape(const std::string& result, const Dims& shape, const Dims& operands);
+[[noreturn]] void refuse_repeated(const std::string& text, const Dims& shape);
 
 }  // namespace epifuse::plan

@@ -30,9 +30,6 @@ using ir::Node;
 using ir::Op;
 using enum ErrorCode;
 using Taken = DimensionMap::Taken;
-using Given = DimensionMap::Given;
-
-// ---- the chain
 
 class Lowering {
  public:
@@ -229,30 +226,12 @@ class Lowering {
     return sides;
   }
 
-  // Of a 'cat' of both pieces of what is rolled: the value that is, and what it is read through where that wraps around once. Else
-  // nothing: then both pieces are read.
+  // Of a 'cat' of both pieces of what is rolled: that value, and what it is read through where that wraps around once.
   std::optional<std::pair<ir::Value, int>> rolled_argument(ir::Value value, int path) {
     const auto roll = wrapping_roll(program_, shapes_, reduces_, value);
-    if (!roll) return std::nullopt;
-    const Dims& own = shape(value);
-    const auto d = static_cast<std::size_t>(roll->dimension);
-    const std::int64_t extent = own[roll->dimension];
-    DimensionMap map = DimensionMap::whole(own);
-    map.taken[d] = Taken{-(roll->shift % extent), 1, extent, Taken::kOpenLow, Taken::kOpenHigh, extent};
-    // Where it wraps is known behind the first views only.
-    const auto is_late = [&](const ViewStep& step) {
-      return std::holds_alternative<Indexed>(step) ||
-             (std::holds_alternative<DimensionMap>(step) && &step != steps(path).data());
-    };
-    if (std::ranges::any_of(steps(path), is_late)) return std::nullopt;
-    Steps then = steps(path);
-    if (!then.empty() && std::holds_alternative<DimensionMap>(then[0])) {
-      map = composed(map, std::get<DimensionMap>(then[0]));
-      then.erase(then.begin());
-    }
-    map.taken[d] = map.taken[d].unrolled();
-    if (map.taken[d].period != 0 && std::abs(map.taken[d].step) != 1) return std::nullopt;
-    return std::pair{roll->argument, number(joined(map, own, then))};
+    auto through = roll ? steps_below(*roll, shape(value), steps(path)) : std::nullopt;
+    if (!through) return std::nullopt;
+    return std::pair{roll->argument, number(std::move(*through))};
   }
 
   // What 'cat' joins, read as one: an argument where its elements exist, else the other.
@@ -305,39 +284,27 @@ class Lowering {
       };
       if (std::ranges::any_of(known, is_same)) continue;
       join(made.shape, mask.shape);
-      const std::string name = operands_.name_of(mask);
-      const ir::Value is_inside = builder_.input(name);
-      if (is_zero(outside.value) && reads_zero_outside(made.value, mask)) continue;
+      const ir::Value is_inside = builder_.input(operands_.name_of(mask));
+      if (is_outside_already(outside, made, mask)) continue;
       made.value = builder_.apply(Op::where, {is_inside, made.value, outside.value});
     }
     return made;
   }
 
-  bool is_zero(ir::Value value) const {
-    const Node& n = builder_.node(value);
-    return n.op == Op::constant && n.constant == 0 && !std::signbit(n.constant);
-  }
-
-  // An operand is read as 0 where a mask of its own is false, but for one that is read at indices.
-  bool reads_zero_outside(ir::Value value, const Lowered::Operand& mask) const {
-    const auto read = bounded_.find(value);
-    return read != bounded_.end() && is_bounded_by(read->second, mask);
+  // An operand is read as 0 where a mask of its own is false, but for one that is read at indices or whose type has no 0.
+  bool is_outside_already(const Built& outside, const Built& made, const Lowered::Operand& mask) const {
+    const Node& n = builder_.node(outside.value);
+    const auto read = bounded_.find(made.value);
+    return n.op == Op::constant && n.constant == 0 && !std::signbit(n.constant) && read != bounded_.end() &&
+           is_bounded_by(read->second, mask);
   }
 
   [[noreturn]] void refuse_joined(ir::Value value) const {
-    fail(unsupported,
-         "what '{}' joins (shapes {} and {}) is needed as one here, by a reduction or a reshape over both. Write it in "
-         "a "
-         "launch of its own, and pass its result as an operand",
-         name(value), to_string(shape(node(value).args[0])), to_string(shape(node(value).args[1])));
+    plan::refuse_joined(name(value), shape(node(value).args[0]), shape(node(value).args[1]));
   }
 
   [[noreturn]] void refuse_behind_reduction(ir::Value value, int path) const {
-    fail(unsupported,
-         "a view of '{}' takes elements of shape {} that no operand has: there is a reduction before it. Compute '{}' "
-         "in "
-         "a launch of its own, and pass its result as an operand",
-         name(value), to_string(shape_through(value, path)), name(value));
+    plan::refuse_behind_reduction(name(value), shape_through(value, path));
   }
 
   // Argument k of a reduction whose value is read through a path that only takes elements.
@@ -465,7 +432,7 @@ class Lowering {
     const auto number = [&](std::int64_t one) {
       return builder_.constant(static_cast<double>(one), ir::Category::integer);
     };
-    const auto given = std::ranges::find(map.given, d, &Given::from);
+    const auto given = std::ranges::find(map.given, d, &DimensionMap::Given::from);
     if (given == map.given.end()) return {number(taken.start), {}};
     ir::Value made = builder_.iota(arg.value, static_cast<int>(given - map.given.begin()));
     if (taken.step != 1) made = builder_.apply(Op::mul, {made, number(taken.step), ir::kNone});
@@ -487,11 +454,7 @@ class Lowering {
   const Built& argument(ir::Value value, int path) const { return built_[static_cast<std::size_t>(value)].at(path); }
 
   [[noreturn]] void refuse_repeated(ir::Value value, int path) const {
-    fail(unsupported,
-         "'{}' would have the shape {}, of which no operand has all elements: numbers and reduced values are broadcast "
-         "where "
-         "an operation needs it, and not on their own",
-         name(value), to_string(shape_through(value, path)));
+    plan::refuse_repeated(name(value), shape_through(value, path));
   }
 
   Built operand(const Node& n, int path) {
@@ -509,7 +472,8 @@ class Lowering {
       read.gathers.push_back({index, gather.stride, gather.extent, reader.op == Op::take, ir::written_name(reader)});
     }
     const ir::Value made = builder_.input(operands_.name_of(read));
-    if (!read.within.empty() && read.gathers.empty()) bounded_.emplace(made, read);
+    const bool has_zero = inputs_[read.input].dtype != DType::f8e8m0;
+    if (has_zero && !read.within.empty() && read.gathers.empty()) bounded_.emplace(made, read);
     for (const Lowered::Operand& mask : wrap_masks_of(read)) {
       builder_.input(operands_.name_of(mask));
       join(all, mask.shape);
@@ -602,18 +566,9 @@ class Lowering {
     const Dims all = operands_.broadcast();
     for (const PathOfResult& result : results_) {
       const Dims own = shape_through(result.value, result.path);
-      if (!result.is.taken.empty() && own != shape_through(results_[0].value, results_[0].path)) {
-        fail(unsupported,
-             "the chain cannot be one kernel: result '{}' has the shape {}, and another slice of the results {}. Join "
-             "slices of one size, or write each in a chain of its own into a slice of the result",
-             result.is.text, to_string(own), to_string(shape_through(results_[0].value, results_[0].path)));
-      }
-      if (own == all) continue;
-      fail(unsupported,
-           "the chain cannot be one kernel: its result '{}' has the shape {}, and its operands broadcast to {}. "
-           "Compute it in "
-           "a chain of its own",
-           result.is.text, to_string(own), to_string(all));
+      const Dims first = shape_through(results_[0].value, results_[0].path);
+      if (!result.is.taken.empty() && own != first) refuse_slice(result.is.text, own, first);
+      if (own != all) refuse_shape(result.is.text, own, all);
     }
   }
 

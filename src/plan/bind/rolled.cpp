@@ -1,6 +1,8 @@
 // Which values are rolled, and whether one that wraps around can be read so where its operands lie.
 #include "plan/bind/rolled.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -77,6 +79,27 @@ std::optional<Roll> wrapping_roll(const ir::Program& program, const std::vector<
   const auto roll = roll_of(program, shape, value);
   if (!roll || shape[roll->dimension] == 0 || reduces[static_cast<std::size_t>(roll->argument)]) return std::nullopt;
   return WrapSearch(program, shapes).reaches(roll->argument, roll->dimension) ? roll : std::nullopt;
+}
+
+std::optional<Steps> steps_below(const Roll& roll, const Dims& shape, const Steps& steps) {
+  const auto d = static_cast<std::size_t>(roll.dimension);
+  const std::int64_t extent = shape[roll.dimension];
+  DimensionMap map = DimensionMap::whole(shape);
+  map.taken[d] = {-(roll.shift % extent), 1, extent};
+  map.taken[d].period = extent;
+  const auto is_late = [&](const ViewStep& step) {
+    return std::holds_alternative<Indexed>(step) ||
+           (std::holds_alternative<DimensionMap>(step) && &step != steps.data());
+  };
+  if (std::ranges::any_of(steps, is_late)) return std::nullopt;
+  Steps then = steps;
+  if (!then.empty() && std::holds_alternative<DimensionMap>(then[0])) {
+    map = composed(map, std::get<DimensionMap>(then[0]));
+    then.erase(then.begin());
+  }
+  map.taken[d] = map.taken[d].unrolled();
+  if (map.taken[d].period != 0 && std::abs(map.taken[d].step) != 1) return std::nullopt;
+  return joined(map, shape, then);
 }
 
 }  // namespace epifuse::plan

@@ -8,6 +8,7 @@
 #include <epifuse/tensor.hpp>
 
 #include "ir/program.hpp"
+#include "plan/bind/path.hpp"
 
 namespace epifuse::plan {
 
@@ -21,5 +22,9 @@ struct Roll {
 /// elements of the dimension, gives it others, or is reduced. `reduces`: by value, whether it is computed from a reduction's.
 std::optional<Roll> wrapping_roll(const ir::Program& program, const std::vector<Dims>& shapes,
                                   const std::vector<bool>& reduces, ir::Value value);
+
+/// What the argument is read through where the rolled value, of that shape, is read through `steps`. Nothing where it wraps in steps of more than one, or
+/// where views behind the first decide what is taken.
+std::optional<Steps> steps_below(const Roll& roll, const Dims& shape, const Steps& steps);
 
 }  // namespace epifuse::plan

@@ -112,7 +112,6 @@ class Inference {
       elements *= std::max<std::int64_t>(extent, 1);
     }
   }
-
   const Shaped& value(ir::Value v) const { return values_[static_cast<std::size_t>(v)]; }
 
   Shaped shape_of(const Node& node) {
@@ -144,8 +143,8 @@ class Inference {
     Shaped shaped = fresh(inputs_[ordinal].shape);
     for (const int mask : bounds.masks()) {
       const Shaped& positions = asked(mask);
-      const int d = shaped.shape.size() - positions.shape.size();
-      if (positions.axis(0) != kNoAxis && !table_.identify(shaped.axis(d), positions.axis(0)))
+      const int axis = shaped.axis(shaped.shape.size() - positions.shape.size());
+      if (positions.axis(0) != kNoAxis && !table_.identify(axis, positions.axis(0)))
         refuse_split(node, positions.shape[0]);
     }
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
@@ -512,19 +511,15 @@ class Inference {
     shapes.inputs.resize(program_.operand_count());
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = program_.nodes()[i];
-      if (!ir::is_operand(node.op) || !computed[i]) continue;
-      const auto ordinal = static_cast<std::size_t>(node.ordinal);
-      shapes.inputs[ordinal] = places_of(values_[i]);
-      if (node.op != Op::input || program_.bounds().empty()) continue;
-      for (const int mask : program_.bounds()[ordinal].masks())
-        shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
+      if (ir::is_operand(node.op) && computed[i])
+        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
     }
-    for (std::size_t i = 0; i < asked_.size(); ++i) {
-      if (asked_[i] && program_.bounds()[i].kind == ir::Bounds::Kind::index) {
-        shapes.inputs[i] = places_of(*asked_[i]);
-        for (const int mask : program_.bounds()[i].masks())
-          shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
-      }
+    const std::vector<ir::Bounds>& bounds = program_.bounds();
+    for (std::size_t i = 0; i < asked_.size(); ++i)
+      if (bounds[i].kind == ir::Bounds::Kind::index && asked_[i]) shapes.inputs[i] = places_of(*asked_[i]);
+    for (std::size_t i = 0; i < bounds.size(); ++i) {
+      for (const int mask : shapes.inputs[i].count == 0 ? std::vector<int>() : bounds[i].masks())
+        shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
     }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
     return shapes;
