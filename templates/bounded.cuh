@@ -98,9 +98,9 @@ __device__ __forceinline__ unsigned elements_of(Index first, Index end) {
 }
 //@end
 
-//@section cut : run
+//@section two_runs : run
 // A vector by what exists of it. In the flat schedule it may reach into the next row, and no further: the planner takes no longer vectors than rows.
-struct Cut {
+struct TwoRuns {
   Run run;
 //@if kBroken && !kByRow
   Run next;    // of the next row, counted from the vector's first element
@@ -109,8 +109,8 @@ struct Cut {
   unsigned exist;  // a bit for each element
 };
 template <bool kFullVector, class RunAt>
-__device__ __forceinline__ Cut cut_of(const Position& position, const Space& space, const RunAt& run_at) {
-  Cut cut;
+__device__ __forceinline__ TwoRuns two_runs(const Position& position, const Space& space, const RunAt& run_at) {
+  TwoRuns cut;
   cut.run = run_at(position.at);
 //@if kBroken && kByRow
   cut.exist = elements_of(cut.run.first, kFullVector || cut.run.end < position.count ? cut.run.end : position.count);
@@ -142,13 +142,13 @@ __device__ __forceinline__ Cut cut_of(const Position& position, const Space& spa
 }
 //@end
 
-//@section load_bounded : wide, aligned, cut
+//@section load_bounded : wide, aligned, two_runs
 // Of one vector. All of its elements are asked for before the first arrives, wherever they lie: neighbouring threads, whose vectors are cut by the end
 // of a row or of what exists, or are not, run the same code.
 template <int kWidth, bool kFullVector, class T, class RunAt>
 __device__ __forceinline__ void load_bounded(T (&values)[kElements], const T* base, const Position& position, const Space& space,
                                              const RunAt& run_at) {
-  const Cut cut = cut_of<kFullVector>(position, space, run_at);
+  const TwoRuns cut = two_runs<kFullVector>(position, space, run_at);
   bool is_whole = (cut.exist + 1 & (1u << kElements) - 1) == 0;
 //@if kRolls
   is_whole = is_whole && (cut.run.wrap <= 0 || cut.run.wrap >= kElements);
@@ -174,11 +174,11 @@ __device__ __forceinline__ void load_bounded(T (&values)[kElements], const T* ba
 }
 //@end
 
-//@section load_inside : cut
+//@section load_inside : two_runs
 // Of one vector: which elements exist.
 template <bool kFullVector, class T, class RunAt>
 __device__ __forceinline__ void load_inside(T (&values)[kElements], const Position& position, const Space& space, const RunAt& run_at) {
-  const Cut cut = cut_of<kFullVector>(position, space, run_at);
+  const TwoRuns cut = two_runs<kFullVector>(position, space, run_at);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) values[e] = from_real<T>((cut.exist >> e & 1) != 0);
 }
