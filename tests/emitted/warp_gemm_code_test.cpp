@@ -84,6 +84,8 @@ TEST_P(WarpGemmCode, HasNoSpill) {
       const int tile_rows = is_shorter ? 64 : shape.tile_rows;
       ASSERT_NE(text.find(fmt::format("tile             {} x {},", tile_rows, shape.tile_columns)), text.npos) << text;
       EXPECT_EQ(kernel.resources(architecture).spilled_bytes, 0) << kernel.cuda();
+      // The text is that of the least architecture which has the type: one look at each is enough.
+      if (architecture != (types.factor == DType::f8e4m3 ? 89 : 80)) continue;
       // 16 rows, 8 columns and 32 bytes each, for a warp that has half of the tile's rows and half of its columns. A stage has two steps of 32 bytes; where sums are
       // taken out, these are a loop.
       const int steps = types.factor == DType::f8e4m3 ? 1 : 2;
