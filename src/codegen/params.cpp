@@ -469,10 +469,10 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
         if (place.kind == FieldKind::inside) put_index(at, plan.space.inputs[place.operand].count);
         break;
       case FieldKind::wraps:
-        for (const plan::Wraps::Wrap& wrap : plan.space.inputs[place.operand].wraps) put_index(at, wrap.offset);
+        for (const plan::RolledDimension& wrap : plan.space.inputs[place.operand].wraps) put_index(at, wrap.offset);
         break;
       case FieldKind::gathers:
-        for (const plan::Gathers::Gather& gather : plan.space.inputs[place.operand].gathers) {
+        for (const plan::GatheredDimension& gather : plan.space.inputs[place.operand].gathers) {
           for (const std::int64_t number : {gather.stride, gather.extent, gather.wrapped}) put_index(at, number);
         }
         break;

@@ -79,9 +79,9 @@ Path operand_path(const ir::Program& program, const plan::Space& space, std::siz
     for (const int mask : program.bounds()[operand].by)
       path.masks.push_back(path_of(space.inputs[static_cast<std::size_t>(mask)]));
   }
-  for (const plan::Wraps::Wrap& wrap : strided.wraps)
+  for (const plan::RolledDimension& wrap : strided.wraps)
     path.wraps.push_back({path_of(space.inputs[wrap.behind]), wrap.offset});
-  for (const plan::Gathers::Gather& gather : strided.gathers)
+  for (const plan::GatheredDimension& gather : strided.gathers)
     path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped});
   return path;
 }

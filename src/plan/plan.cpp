@@ -66,7 +66,7 @@ bool needs_wide_index(const Space& space) {
     for (int i = 0; i < space.rank(); ++i)
       if (space.extents[i] > 1)
         reach += std::abs(strided.strides[static_cast<std::size_t>(i)]) * (space.extents[i] - 1);
-    for (const Gathers::Gather& gather : strided.gathers)
+    for (const GatheredDimension& gather : strided.gathers)
       reach += std::max(std::abs(gather.stride) * (gather.extent - 1), gather.extent);
     return strided.used && reach >= kLimit;
   };
@@ -105,7 +105,7 @@ std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
     if (strided.strides[d] != 0) table *= static_cast<std::uint64_t>(space.extents[i]);
   }
   // Of what is read at indices no more than there is.
-  for (const Gathers::Gather& gather : strided.gathers) table *= static_cast<std::uint64_t>(gather.extent);
+  for (const GatheredDimension& gather : strided.gathers) table *= static_cast<std::uint64_t>(gather.extent);
   if (strided.places > 0)
     bytes = bytes / static_cast<std::uint64_t>(strided.places) * static_cast<std::uint64_t>(strided.existing);
   return strided.gathers.empty() ? bytes : std::min(bytes, table);

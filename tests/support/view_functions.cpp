@@ -377,18 +377,8 @@ class Draw {
       test_.expected = made(result, [&](const Place& at) { return std::max(value(at), 0.0); });
       return;
     }
-    Place kept = result;
-    kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(d));
     test_.text = "sum(" + joined + ", " + std::to_string(d) + ")";
-    test_.expected = made(kept, [&](const Place& place) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < result[d]; ++i) {
-        Place at = place;
-        at.insert(at.begin() + static_cast<std::ptrdiff_t>(d), i);
-        sum += value(at);
-      }
-      return sum;
-    });
+    test_.expected = summed(result, d, value);
   }
 
   // ---- joining

@@ -77,7 +77,7 @@ base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::
 }
 
 bool varies_along(const StridedOperand& strided, const Space& space, std::size_t d) noexcept {
-  return strided.strides[d] != 0 || std::ranges::any_of(strided.gathers, [&](const Gathers::Gather& gather) {
+  return strided.strides[d] != 0 || std::ranges::any_of(strided.gathers, [&](const GatheredDimension& gather) {
            return space.inputs[gather.index].strides[d] != 0;
          });
 }

@@ -28,37 +28,32 @@ Reach reach_of(const TensorView& view) noexcept;
 /// What an operand is where nothing lies in memory: strides then count in numbers.
 enum class Generated : std::uint8_t { no, random, position, inside };
 
+/// Up to `Most` values. Unlike base::InlineVector it is trivially copyable, as what holds it must be.
+template <class T, std::size_t Most>
+struct ShortList {
+  std::array<T, Most> values{};
+  std::size_t count = 0;
+  const T* begin() const noexcept { return values.data(); }
+  const T* end() const noexcept { return values.data() + count; }
+  bool empty() const noexcept { return count == 0; }
+  void push_back(const T& value) { values.at(count++) = value; }
+};
+
 /// The most dimensions of one operand that are read at indices.
 inline constexpr std::size_t kMostGathers = 2;
 
-/// Dimensions in which the elements of other operands say where one is read.
-struct Gathers {
-  struct Gather {
-    std::size_t index = 0;     ///< which operand
-    std::int64_t stride = 0;   ///< elements per step of an index
-    std::int64_t extent = 0;   ///< indices from 0 up to here are in range
-    std::int64_t wrapped = 0;  ///< what is added to a negative index
-  };
-  std::array<Gather, kMostGathers> gathers{};
-  std::size_t count = 0;
-  const Gather* begin() const noexcept { return gathers.data(); }
-  const Gather* end() const noexcept { return gathers.data() + count; }
-  bool empty() const noexcept { return count == 0; }
-  void push_back(const Gather& gather) { gathers.at(count++) = gather; }
+/// A dimension in which the elements of another operand say where one is read.
+struct GatheredDimension {
+  std::size_t index = 0;     ///< which operand
+  std::int64_t stride = 0;   ///< elements per step of an index
+  std::int64_t extent = 0;   ///< indices from 0 up to here are in range
+  std::int64_t wrapped = 0;  ///< what is added to a negative index
 };
 
-/// Where a rolled dimension begins again: what is added to offsets of elements where operand `behind` is true.
-struct Wraps {
-  struct Wrap {
-    std::size_t behind = 0;
-    std::int64_t offset = 0;
-  };
-  std::array<Wrap, kMaxRank> wraps{};
-  std::size_t count = 0;
-  const Wrap* begin() const noexcept { return wraps.data(); }
-  const Wrap* end() const noexcept { return wraps.data() + count; }
-  bool empty() const noexcept { return count == 0; }
-  void push_back(const Wrap& wrap) { wraps.at(count++) = wrap; }
+/// A rolled dimension.
+struct RolledDimension {
+  std::size_t behind = 0;   ///< the operand that is true where the dimension has begun again
+  std::int64_t offset = 0;  ///< what is added to offsets there
 };
 
 /// One operand, as the iteration space sees it.
@@ -69,17 +64,17 @@ struct StridedOperand {
   Generated generated = Generated::no;
   Reach reach;                                   ///< of its bytes
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
-  bool bounded =
-      false;  ///< it is read only where the operands `by` of its ir::Bounds are true, and is 0 elsewhere; or it is rolled
+  /// It is read only where the operands `by` of its ir::Bounds are true, and is 0 elsewhere; or it is rolled.
+  bool bounded = false;
   /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first position that is inside.
   std::int64_t origin = 0;
   std::int64_t count = 0;  ///< of `inside`: so many positions are inside, from `origin` on
   /// Of what is bounded: of so many coordinates along its bounded dimensions so many have an element.
   std::int64_t places = 1;
   std::int64_t existing = 1;
-  bool is_index = false;  ///< it says where others are read, and is no value
-  Gathers gathers;        ///< where the elements of other operands say where it is read
-  Wraps wraps;            ///< of what is rolled
+  bool is_index = false;                               ///< it says where others are read, and is no value
+  ShortList<GatheredDimension, kMostGathers> gathers;  ///< where the elements of other operands say where it is read
+  ShortList<RolledDimension, kMaxRank> wraps;
 
   bool is_generated() const noexcept { return generated != Generated::no; }
 };
