@@ -23,13 +23,27 @@ if(EPIFUSE_SANITIZE)
   set(EPIFUSE_TEST_SECONDS_WHOLE 7200)
 endif()
 
-# epifuse_check_round_trips(TARGET): every Program that TARGET makes is printed and parsed again, and must be the same.
+# epifuse_check_round_trips(TARGET [SANITIZED]): every Program that TARGET makes is printed and parsed again, and must be the same. SANITIZED: TARGET
+# is built under EPIFUSE_TEST_SANITIZE. The objects are those of one compiler run for all targets.
+function(epifuse_round_trips name)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
+  target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
+  target_link_libraries(${name} PRIVATE epifuse_settings epifuse_spdlog)
+  epifuse_library_settings(${name})
+endfunction()
+epifuse_round_trips(epifuse_round_trips)
+if(EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
+  epifuse_round_trips(epifuse_round_trips_sanitized)
+  epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
+  target_compile_options(epifuse_round_trips_sanitized PRIVATE ${options} -O1)
+  set_target_properties(epifuse_round_trips_sanitized PROPERTIES EPIFUSE_SANITIZED ON)
+endif()
 function(epifuse_check_round_trips target)
-  set(check ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
-  target_sources(${target} PRIVATE ${check})
-  # The headers of ir, for this file alone.
-  set_property(SOURCE ${check} TARGET_DIRECTORY ${target} PROPERTY INCLUDE_DIRECTORIES
-               ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
+  if(ARGN STREQUAL "SANITIZED")
+    target_link_libraries(${target} PRIVATE epifuse_round_trips_sanitized)
+  else()
+    target_link_libraries(${target} PRIVATE epifuse_round_trips)
+  endif()
 endfunction()
 
 # What ./dev test builds: the executables of the fast tests. epifuse_test() adds its own, epifuse_fast(TARGET...) what other tests run.
@@ -56,19 +70,21 @@ function(epifuse_test name)
   cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS;SLOW_CASES" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  epifuse_check_round_trips(${name})
   foreach(component IN LISTS TEST_COMPONENTS)
     # The component's headers without its objects: those come from the library.
     target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:epifuse_${component},INTERFACE_INCLUDE_DIRECTORIES>)
   endforeach()
 
-  set(library epifuse)
   if(TEST_SANITIZE AND TARGET epifuse_sanitized)
     set(library epifuse_sanitized)
+    epifuse_check_round_trips(${name} SANITIZED)
     epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
     target_compile_options(${name} PRIVATE ${options} -O1)
     set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON)
     target_link_options(${name} PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
+  else()
+    set(library epifuse)
+    epifuse_check_round_trips(${name})
   endif()
   target_compile_definitions(${name} PRIVATE
     EPIFUSE_VERSION="${EPIFUSE_VERSION}"

@@ -15,6 +15,12 @@
 #endif
 
 namespace epifuse::test {
+// One name for each kind: a program that runs emitted text under the sanitizer has files of both, of which the linker would take one.
+#if defined(__SANITIZE_ADDRESS__)
+inline namespace sanitized {
+#else
+inline namespace plain {
+#endif
 
 class Guarded {
  public:
@@ -45,4 +51,5 @@ class Guarded {
   std::size_t lead_;
 };
 
+}  // namespace sanitized or plain
 }  // namespace epifuse::test

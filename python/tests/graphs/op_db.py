@@ -11,10 +11,11 @@ import warnings
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.common_methods_invocations import op_db
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "support")]
 from graphs import compare, pool  # noqa: E402
+from torch_table import op_db  # noqa: E402
 
 from epifuse import _aten, _partition, _torch_backend  # noqa: E402
 
@@ -99,14 +100,14 @@ CONTEXTS = {"alone": _alone, "as a statistic": _as_statistic, "of nothing": _of_
 
 
 def _seeded(function, tensors):
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     with compare.filled():
         found = function(*(one.detach().clone() for one in tensors))
     return found if isinstance(found, (tuple, list)) else (found,)
 
 
 def _concerns_us(function, tensors):
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     graph = make_fx(
         torch.func.functionalize(function), decomposition_table=_torch_backend._DECOMPOSED, tracing_mode="fake"
     )(*tensors).graph
@@ -188,7 +189,7 @@ def run(ops, types=TYPES, most=None, told=lambda text: None, at=lambda where: No
         for dtype in types:
             if dtype not in op.supported_dtypes("cpu"):
                 continue
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             try:
                 samples = list(op.sample_inputs("cpu", dtype))
             except Exception:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import wording
 from agreement import Report, attempt
+from torch_table import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from epifuse._arrays import NAMES, dtype_name
@@ -146,8 +147,6 @@ def samples_of(op, dtype, most, generator):
 
 def run(seed=0, most_samples=None, most_types=None, seconds=None, only=None):
     """`most_samples`, `most_types`: of each operation, drawn by `seed`; all of them by default."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
     report, generator, start = Report(), random.Random(seed), time.monotonic()
     operations = [op for op in op_db if only is None or op.name == only]
     for op in operations:
