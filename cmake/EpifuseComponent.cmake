@@ -74,7 +74,7 @@ function(epifuse_sanitized_library name)
   endforeach()
   add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources
   epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
-  target_compile_options(${name} PRIVATE ${options} -O1)
+  target_compile_options(${name} PRIVATE ${options} -O0)
   set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   target_link_libraries(${name} PRIVATE epifuse_spdlog epifuse_eigen Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

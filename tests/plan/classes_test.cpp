@@ -39,6 +39,33 @@ TEST(Classes, TenThousandBatchSizesShareOneKernel) {
   }
 }
 
+TEST(Classes, TenThousandNchwShapesShareFourKernels) {
+  std::mt19937 random(2024);
+  const auto extent = [&](unsigned most) { return static_cast<std::int64_t>(1 + random() % most); };
+  std::set<std::string> sources;
+  const ir::Program program = Epilogue::parse("sigmoid((x + bias) * scale)").program();
+  for (int i = 0; i < 10'000; ++i) {
+    const Dims shape = {extent(64), extent(256), extent(80), extent(80)};
+    const OutputView output(nullptr, DType::f16, shape);
+    const std::vector<TensorView> inputs = {in(DType::f16, shape), in(DType::f32, {shape[1], 1, 1}),
+                                            in(DType::f32, {shape[1], 1, 1})};
+    const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
+    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
+  }
+  RecordProperty("kernels", static_cast<int>(sources.size()));
+  EXPECT_LE(sources.size(), 4U);
+}
+
+TEST(Classes, AnyBatchSizeUsesTheSameKernel) {
+  std::set<std::string> classes;
+  for (std::int64_t n = 2; n < 3000; ++n) {
+    const Dims shape = {n, 4096};
+    const Plan plan = plan_of("x * sigmoid(x) + bias", {in(DType::bf16, shape), in(DType::f32, {4096})});
+    classes.insert(to_text(plan.kernel_class));
+  }
+  EXPECT_EQ(classes.size(), 1U);
+}
+
 // Rows of 4096 elements end with the last step of their threads, others do not; how many rows there are is not asked.
 TEST(Classes, FullRowsAreAClassOfTheirOwn) {
   const auto is_full = [](const Dims& shape) {

@@ -22,34 +22,6 @@ TensorView in(DType type, const Dims& shape, const Dims& strides) { return {null
 OutputView out(DType type, const Dims& shape) { return {nullptr, type, shape}; }
 OutputView out(DType type, const Dims& shape, const Dims& strides) { return {nullptr, type, shape, strides}; }
 
-TEST(Classes, TenThousandNchwShapesShareFourKernels) {
-  std::mt19937 random(2024);
-  const auto extent = [&](unsigned most) { return static_cast<std::int64_t>(1 + random() % most); };
-  std::set<std::string> sources;
-  const ir::Program program = Epilogue::parse("sigmoid((x + bias) * scale)").program();
-  for (int i = 0; i < 10'000; ++i) {
-    const Dims shape = {extent(64), extent(256), extent(80), extent(80)};
-    const OutputView output = out(DType::f16, shape);
-    const std::vector<TensorView> inputs = {in(DType::f16, shape), in(DType::f32, {shape[1], 1, 1}),
-                                            in(DType::f32, {shape[1], 1, 1})};
-    const Plan plan = make_plan(program, std::span(&output, 1), inputs, Views::abstract);
-    sources.insert(codegen::emit(program, plan.kernel_class, plan.space.input_kinds()));
-  }
-  RecordProperty("kernels", static_cast<int>(sources.size()));
-  EXPECT_LE(sources.size(), 4U);
-}
-
-TEST(Classes, AnyBatchSizeUsesTheSameKernel) {
-  std::set<std::string> classes;
-  for (std::int64_t n = 2; n < 3000; ++n) {
-    const Dims shape = {n, 4096};
-    classes.insert(to_text(
-        plan_of("x * sigmoid(x) + bias", out(DType::bf16, shape), {in(DType::bf16, shape), in(DType::f32, {4096})})
-            .kernel_class));
-  }
-  EXPECT_EQ(classes.size(), 1U);
-}
-
 TEST(Access, OddInnerExtentsStillMove16Bytes) {
   for (const DType type : {DType::f32, DType::f16, DType::i8, DType::f64}) {
     const Dims shape = {8, 3, 125, 125};
