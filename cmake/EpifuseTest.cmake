@@ -1,4 +1,4 @@
-# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [PROCESSORS n] [SLOW_CASES filter] [SANITIZE]
+# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [SLOW_CASES filter] [SANITIZE]
 #              [SLOW] [WHOLE])
 #
 # Makes the GoogleTest executable NAME from tests/<component>/*.cpp, links the library, and registers its test cases with ctest as
@@ -7,7 +7,6 @@
 #   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
 #   SLOW      for tests of minutes: labelled `slow`, for ./dev test --all alone; without it (and without LABEL) `fast`, for ./dev test too
 #   SLOW_CASES  those of its cases that are slow, as GoogleTest filters them: "Suite.Case:Suite.Random*"
-#   PROCESSORS  how many its tests keep busy by themselves: ctest runs as much less beside them
 #   SANITIZE  with EPIFUSE_TEST_SANITIZE set, this test and its copy of the library are built with these sanitizers
 #   WHOLE     one ctest entry for the whole executable: for thousands of parametrized cases, where a process each would cost more
 #             than the cases do
@@ -67,7 +66,7 @@ function(epifuse_label_tests)
 endfunction()
 
 function(epifuse_test name)
-  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;PROCESSORS;SLOW_CASES" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;SLOW_CASES" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   foreach(component IN LISTS TEST_COMPONENTS)
@@ -107,9 +106,6 @@ function(epifuse_test name)
     else()
       epifuse_fast(${name})
     endif()
-  endif()
-  if(TEST_PROCESSORS)
-    list(APPEND properties PROCESSORS ${TEST_PROCESSORS})
   endif()
   if(TEST_WHOLE)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)

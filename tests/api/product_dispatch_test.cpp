@@ -21,7 +21,8 @@ constexpr std::size_t kMiB = 1 << 20;
 
 class ProductDispatch : public testing::Test {
  protected:
-  ProductDispatch() : engine_(make_engine()) {}
+  explicit ProductDispatch(int major = 9)
+      : driver_(major), bytes_of_tensor_(major == 9 ? 128 : 24), engine_(make_engine()) {}
 
   static Engine make_engine() {
     ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
@@ -34,17 +35,24 @@ class ProductDispatch : public testing::Test {
   static OutputView result(std::size_t place, const Dims& shape, DType type = DType::bf16) {
     return {QuietDriver::address(0, place * kMiB), type, shape};
   }
-  // What the last launch's maps of the factors and of the result describe.
-  static std::vector<void*> mapped() {
+  // Where the last launch's factors and result lie: what its maps describe, or its addresses.
+  std::vector<void*> mapped() const {
     std::vector<void*> addresses(3);
     for (std::size_t i = 0; i < addresses.size(); ++i)
-      std::memcpy(&addresses[i], QuietDriver::last_launch().parameters.data() + i * 128, sizeof(void*));
+      std::memcpy(&addresses[i], QuietDriver::last_launch().parameters.data() + i * bytes_of_tensor_, sizeof(void*));
     return addresses;
   }
   static void* at(std::size_t place) { return QuietDriver::address(0, place * kMiB); }
 
   QuietDriver driver_;
+  std::size_t bytes_of_tensor_;
   Engine engine_;
+};
+
+// Where warps multiply by mma.sync.
+class ProductDispatchOfWarps : public ProductDispatch {
+ protected:
+  ProductDispatchOfWarps() : ProductDispatch(8) {}
 };
 
 TEST_F(ProductDispatch, OneKernelGetsTheTensorsOfEachCall) {
@@ -62,6 +70,45 @@ TEST_F(ProductDispatch, OneKernelGetsTheTensorsOfEachCall) {
   EXPECT_EQ(kernels[0].launches, 3U);
   EXPECT_EQ(kernels[0].bytes, 3U * 2 * (256 * 64 + 512 * 64 + 512 + 256 * 512));
   EXPECT_EQ(kernels[0].kernel_class.substr(0, 5), "gemm ");
+}
+
+TEST_F(ProductDispatchOfWarps, OneKernelGetsTheTensorsOfEachCall) {
+  const Epilogue tail = Epilogue::parse("gelu(linear(x, w, b)) + r");
+  for (std::size_t i = 0; i < 3; ++i) {
+    engine_.launch(tail, nullptr, result(16 + i, {4096, 512}),
+                   {tensor(i, {4096, 64}), tensor(4 + i, {512, 64}), tensor(8, {512}), tensor(9, {4096, 512})});
+    EXPECT_EQ(mapped(), (std::vector<void*>{at(i), at(4 + i), at(16 + i)}));
+    EXPECT_EQ(QuietDriver::last_launch().block, 128U);
+    EXPECT_GT(QuietDriver::last_launch().shared, 48U << 10);
+  }
+  EXPECT_EQ(engine_.stats().launches, 3U);
+  ASSERT_EQ(engine_.kernel_stats().size(), 1U);
+  EXPECT_EQ(engine_.kernel_stats()[0].kernel_class.substr(0, 5), "gemm ");
+}
+
+// A batch, factors that are transposed, and prepare() before the launch.
+TEST_F(ProductDispatchOfWarps, PrepareLoadsTheKernelThatALaunchTakes) {
+  const Epilogue tail = Epilogue::parse("silu(x @ w)");
+  const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};
+  engine_.prepare(tail, result(12, {3, 256, 512}), inputs);
+  EXPECT_EQ(engine_.stats().kernels, 1U);
+  EXPECT_EQ(engine_.stats().launches, 0U);
+  engine_.launch(tail, nullptr, result(13, {3, 256, 512}), inputs);
+  EXPECT_EQ(engine_.stats().kernels, 1U);
+  EXPECT_EQ(mapped(), (std::vector<void*>{at(0), at(4), at(13)}));
+}
+
+TEST_F(ProductDispatchOfWarps, OverlapAndHostMemoryAreRefused) {
+  const Epilogue tail = Epilogue::parse("relu(linear(x, w))");
+  const std::vector<std::uint16_t> host(512 * 64);
+  const auto launch = [&](const OutputView& out, const TensorView& w) {
+    return refusal([&] { engine_.launch(tail, nullptr, out, {tensor(0, {256, 64}), w}); });
+  };
+  EXPECT_EQ(launch(result(12, {256, 512}), tensor(4, {512, 64})), "(accepted)");
+  EXPECT_NE(launch(result(0, {256, 512}), tensor(4, {512, 64})).find("the result overlaps a factor"),
+            std::string::npos);
+  EXPECT_NE(launch(result(12, {256, 512}), {host.data(), DType::bf16, {512, 64}}).find("operand 'w'"),
+            std::string::npos);
 }
 
 TEST_F(ProductDispatch, ShapesOfOneTileShareAKernel) {

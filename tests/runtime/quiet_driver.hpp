@@ -20,10 +20,11 @@ struct QuietLaunch {
   std::array<std::byte, 32'768> parameters{};
 };
 
-/// One at a time, as the functions of a driver take no `this`. Two devices like an H100; each of their addresses tells its device.
+/// One at a time, as the functions of a driver take no `this`. Two devices like an H100, or of another compute capability `major`.0; each of their
+/// addresses tells its device.
 class QuietDriver {
  public:
-  QuietDriver();
+  explicit QuietDriver(int major = 9);
   ~QuietDriver() { set_driver_for_testing(nullptr); }
   QuietDriver(const QuietDriver&) = delete;
   QuietDriver& operator=(const QuietDriver&) = delete;
@@ -42,9 +43,12 @@ class QuietDriver {
  private:
   static constexpr DevicePointer kDeviceMemory = 1ULL << 50;  // which no address of the host has
   static constexpr int kDeviceShift = 48;
-  static constexpr std::size_t kThreeMaps = 3 * std::size_t{128};
+  // A product's kernel is launched by pointers and takes one struct. It begins with three tensors, of which that of 9.0 has maps, the others an
+  // address and two strides.
+  static std::size_t three_tensors() { return std::size_t{3} * (major_ == 9 ? 128 : 24); }
 
   DriverApi api_;
+  static inline std::atomic<int> major_{9};
   static inline thread_local QuietLaunch launch_;
   static inline thread_local std::size_t pointer_queries_ = 0;
   static inline thread_local std::size_t modules_loaded_ = 0;
@@ -53,7 +57,8 @@ class QuietDriver {
   static inline std::atomic<DevicePointer> next_memory_{1ULL << 20};
 };
 
-inline QuietDriver::QuietDriver() {
+inline QuietDriver::QuietDriver(int major) {
+  major_ = major;
   static constexpr auto kContext = [](int device) {
     return reinterpret_cast<ContextHandle>(0x100UL + 0x100UL * static_cast<std::size_t>(device));
   };
@@ -67,7 +72,7 @@ inline QuietDriver::QuietDriver() {
   api_.device_get_pci_bus_id = [](char* id, int, DeviceHandle) { return std::strcpy(id, "0"), abi::kSuccess; };
   api_.device_total_mem = [](std::size_t* bytes, DeviceHandle) { return *bytes = 1ULL << 36, abi::kSuccess; };
   api_.device_get_attribute = [](int* value, int which, DeviceHandle) {
-    *value = which == abi::kComputeCapabilityMajor ? 9 : which == abi::kMultiprocessorCount ? 132 : 0;
+    *value = which == abi::kComputeCapabilityMajor ? major_.load() : which == abi::kMultiprocessorCount ? 132 : 0;
     return abi::kSuccess;
   };
   api_.ctx_get_current = [](ContextHandle* context) { return *context = current_, abi::kSuccess; };
@@ -105,8 +110,7 @@ inline QuietDriver::QuietDriver() {
     launch_.block = block;
     launch_.shared = shared;
     launch_.stream = stream;
-    // A kernel that is launched by pointers takes one struct, at whose beginning there are three tensor maps.
-    launch_.bytes = extra != nullptr ? *static_cast<const std::size_t*>(extra[3]) : kThreeMaps;
+    launch_.bytes = extra != nullptr ? *static_cast<const std::size_t*>(extra[3]) : three_tensors();
     std::memcpy(launch_.parameters.data(), extra != nullptr ? extra[1] : parameters[0], launch_.bytes);
     return abi::kSuccess;
   };
