@@ -22,8 +22,8 @@ if(EPIFUSE_SANITIZE)
   set(EPIFUSE_TEST_SECONDS_WHOLE 7200)
 endif()
 
-# epifuse_check_round_trips(TARGET [SANITIZED]): every Program that TARGET makes is printed and parsed again, and must be the same. SANITIZED: TARGET
-# is built under EPIFUSE_TEST_SANITIZE. The objects are those of one compiler run for all targets.
+# epifuse_check_round_trips(TARGET [SANITIZED]): every Program that TARGET makes is printed and parsed again, and must be the
+# same. SANITIZED: TARGET is built under EPIFUSE_TEST_SANITIZE. The check is compiled once for all targets.
 function(epifuse_round_trips name)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
   target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 
 namespace epifuse::codegen {
@@ -32,6 +33,15 @@ TEST(Lean, HoldsWhatTheKernelReaches) {
   EXPECT_TRUE(has(text, "// Used.\n")) << text;
   EXPECT_FALSE(has(text, "never")) << text;
   EXPECT_FALSE(has(text, "kNever")) << text;
+}
+
+// A template with a mistake is found here, not dropped without a word.
+TEST(Lean, RefusesBracesThatDoNotMatch) {
+  const std::string function = "DEVICE float f(float a) { return a; }\n";
+  EXPECT_TRUE(
+      has(of_kernel("namespace a {\n" + function + "}  // namespace a\n", "  *p = a::f(*p);\n"), "float f(float a)"));
+  EXPECT_THROW(of_kernel(function + "}\n", "  *p = f(*p);\n"), std::logic_error);
+  EXPECT_THROW(of_kernel("namespace a {\n" + function, "  *p = a::f(*p);\n"), std::logic_error);
 }
 
 // Which overload a call takes is the compiler's to say.

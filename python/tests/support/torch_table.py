@@ -1,6 +1,6 @@
-"""PyTorch's own table of operations, with their sample inputs, as `op_db`. Its code walks the whole stack for each sample, to find the test class that
-asks, and seeds the generators of devices that are not there: three quarters of the time that the samples took. There is no such class here, so neither
-is done."""
+"""PyTorch's own table of operations, with their sample inputs, as `op_db`. Its code goes through the whole stack for each
+sample, to find the test class that asks, and seeds the generators of devices that are not there: three quarters of the
+time that the samples took. There is no such class here, so neither is done."""
 
 import random
 

@@ -125,6 +125,7 @@ class Parser {
         scope_ = source_[at_ + 1].text;
         at_ += 3;
       } else if (token.text == "}") {
+        if (scope_.empty()) throw std::logic_error("an emitted source has a closing brace too many");
         scope_.clear();
         ++at_;
         if (at_ < source_.size() && source_[at_].kind == Kind::comment) ++at_;  // namespace …
@@ -132,6 +133,7 @@ class Parser {
         take_unit(definition_end());
       }
     }
+    if (!scope_.empty()) throw std::logic_error("a namespace of an emitted source is not closed");
     return std::move(result_);
   }
 
