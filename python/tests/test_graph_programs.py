@@ -22,7 +22,8 @@ def check(seeds, modes):
     assert counts["programs with kernels"] > 0.8 * counts["programs"]
 
 
-@pytest.mark.parametrize("part", range(4))
+# CI tests two releases of PyTorch: half of the parts with each.
+@pytest.mark.parametrize("part", range(torch.__version__ >= (2, 10), 4, 2))
 def test_random_programs_give_what_eager_pytorch_gives(part):
     check(range(AHEAD + 100 * part, AHEAD + 100 * (part + 1)), {"aot", "dynamo", "dynamic"})
 
