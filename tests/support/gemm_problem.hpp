@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -45,6 +46,16 @@ struct GemmMatrix {
   }
   double value(std::int64_t b, std::int64_t r, std::int64_t c) const {
     return static_cast<double>(decode(type, memory.data() + at(b, r, c)));
+  }
+  /// All elements, the last dimension's beside each other: whoever reads each many times decodes it once.
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (std::int64_t b = 0; b < shape[0]; ++b) {
+      for (std::int64_t r = 0; r < shape[1]; ++r) {
+        for (std::int64_t c = 0; c < shape[2]; ++c) all.push_back(value(b, r, c));
+      }
+    }
+    return all;
   }
   TensorView view() const { return {memory.data(), type, shape, strides}; }
 
@@ -145,6 +156,7 @@ class GemmProblem {
     const Views views = views_at(addresses());
     plan_ = plan::plan_gemm(tail_.program(), std::span(products).first(views.rights.size()), views.left, views.rights,
                             views.output, views.inputs, machine);
+    expected_ = expected();
   }
 
   std::string source(codegen::Compilers compilers) const {
@@ -175,15 +187,15 @@ class GemmProblem {
   std::optional<std::string> judge() const {
     std::vector<bool> is_element(before_.size(), false);
     const std::size_t bytes = size_of(result_.type);
+    auto want = expected_.begin();
     for (std::int64_t b = 0; b < shape_.batches; ++b) {
       for (std::int64_t r = 0; r < shape_.rows; ++r) {
-        for (std::int64_t c = 0; c < shape_.columns; ++c) {
+        for (std::int64_t c = 0; c < shape_.columns; ++c, ++want) {
           for (std::size_t i = 0; i < bytes; ++i) is_element[result_.at(b, r, c) + i] = true;
-          const auto want = static_cast<double>(stored(result_.type, expected(b, r, c)));
           const double got = result_.value(b, r, c);
-          const double neighbour = is_floating(result_.type) ? static_cast<double>(spacing(result_.type, want)) : 0;
-          if (std::abs(got - want) <= std::max(neighbour, std::abs(want) * 0x1p-20) + 1e-4) continue;
-          return fmt::format("at [{}, {}, {}] found {}, expected {}", b, r, c, got, want);
+          const double neighbour = is_floating(result_.type) ? static_cast<double>(spacing(result_.type, *want)) : 0;
+          if (std::abs(got - *want) <= std::max(neighbour, std::abs(*want) * 0x1p-20) + 1e-4) continue;
+          return fmt::format("at [{}, {}, {}] found {}, expected {}", b, r, c, got, *want);
         }
       }
     }
@@ -223,15 +235,30 @@ class GemmProblem {
     }
     return views;
   }
-  double expected(std::int64_t b, std::int64_t r, std::int64_t c) const {
-    double sum = 0, other = 0;
-    for (std::int64_t k = 0; k < shape_.depth; ++k) {
-      sum += left_.value(b, r, k) * right_.value(b, c, k);
-      other += left_.value(b, r, k) * other_.value(b, c, k);
+  // By element of the result: sums in f64, the chain's value, and what the result's type makes of it.
+  std::vector<double> expected() const {
+    const std::vector<double> left = left_.values();
+    const std::vector<double> right = right_.values();
+    const std::vector<double> other = other_.values();
+    const auto sum = [&](const std::vector<double>& factor, std::int64_t row, std::int64_t column) {
+      const auto first = left.begin() + row * shape_.depth;
+      return std::inner_product(first, first + shape_.depth, factor.begin() + column * shape_.depth, 0.0);
+    };
+    std::vector<double> all;
+    for (std::int64_t b = 0; b < shape_.batches; ++b) {
+      for (std::int64_t r = 0; r < shape_.rows; ++r) {
+        for (std::int64_t c = 0; c < shape_.columns; ++c) {
+          const std::int64_t row = b * shape_.rows + r;
+          const std::int64_t column = b * shape_.columns + c;
+          double operands[4] = {};
+          for (std::size_t i = 0; i < operands_.size(); ++i) operands[i] = operands_[i].value(b, r, c);
+          const double y = chain_.is_gated ? sum(other, row, column) : 0;
+          const double value = chain_.value(sum(right, row, column), y, operands);
+          all.push_back(static_cast<double>(stored(result_.type, value)));
+        }
+      }
     }
-    double operands[4] = {};
-    for (std::size_t i = 0; i < operands_.size(); ++i) operands[i] = operands_[i].value(b, r, c);
-    return chain_.value(sum, other, operands);
+    return all;
   }
 
   const GemmChain& chain_;
@@ -240,6 +267,7 @@ class GemmProblem {
   GemmMatrix left_, right_, other_, result_;
   std::vector<GemmMatrix> operands_;
   std::vector<std::byte> before_;
+  std::vector<double> expected_;  // computed once: a problem is run several times
   Epilogue tail_;
   plan::GemmPlan plan_;
 };
