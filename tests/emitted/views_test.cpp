@@ -19,7 +19,7 @@
 namespace epifuse::test {
 namespace {
 
-constexpr std::size_t kCases = 100;  // of each test
+constexpr std::size_t kCases = 300;  // of each test
 
 // Whether the chain is one kernel.
 bool is_planned(const PlacedViewCase& placed) {

@@ -30,7 +30,7 @@ TEST(WarpGemmEmitted, IsTheChainOfTheProduct) {
   std::mt19937 random(29);
   std::map<std::string, CompiledText> compiled;
   std::set<std::string_view> tiles;
-  for (int number = 0; number < 30; ++number) {
+  for (int number = 0; number < 42; ++number) {
     const GemmChain& chain = gemm_chains()[static_cast<std::size_t>(number) % gemm_chains().size()];
     const GemmTypes types = kGemmTypes[static_cast<std::size_t>(number / 2) % std::size(kGemmTypes)];
     const GemmExtents shape = drawn_extents(random, number, types.factor, 260);
