@@ -22,8 +22,8 @@ if(EPIFUSE_SANITIZE)
   set(EPIFUSE_TEST_SECONDS_WHOLE 7200)
 endif()
 
-# epifuse_check_round_trips(TARGET [SANITIZED]): every Program that TARGET makes is printed and parsed again, and must be the
-# same. SANITIZED: TARGET is built under EPIFUSE_TEST_SANITIZE. The check is compiled once for all targets.
+# The objects of the check that every Program survives its text, compiled once for all targets, and once more under
+# EPIFUSE_TEST_SANITIZE.
 function(epifuse_round_trips name)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
   target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
@@ -33,10 +33,11 @@ endfunction()
 epifuse_round_trips(epifuse_round_trips)
 if(EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
   epifuse_round_trips(epifuse_round_trips_sanitized)
-  epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
-  target_compile_options(epifuse_round_trips_sanitized PRIVATE ${options} -O0)
-  set_target_properties(epifuse_round_trips_sanitized PROPERTIES EPIFUSE_SANITIZED ON)
+  epifuse_instrument(epifuse_round_trips_sanitized ${EPIFUSE_TEST_SANITIZE})
 endif()
+
+# epifuse_check_round_trips(TARGET [SANITIZED]): every Program that TARGET makes is printed and parsed again, and must be the
+# same. SANITIZED: TARGET is built under EPIFUSE_TEST_SANITIZE.
 function(epifuse_check_round_trips target)
   if(ARGN STREQUAL "SANITIZED")
     target_link_libraries(${target} PRIVATE epifuse_round_trips_sanitized)
@@ -77,9 +78,7 @@ function(epifuse_test name)
   if(TEST_SANITIZE AND TARGET epifuse_sanitized)
     set(library epifuse_sanitized)
     epifuse_check_round_trips(${name} SANITIZED)
-    epifuse_sanitizer_options(options ${EPIFUSE_TEST_SANITIZE})
-    target_compile_options(${name} PRIVATE ${options} -O0)
-    set_target_properties(${name} PROPERTIES EPIFUSE_SANITIZED ON)
+    epifuse_instrument(${name} ${EPIFUSE_TEST_SANITIZE})
     target_link_options(${name} PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
   else()
     set(library epifuse)

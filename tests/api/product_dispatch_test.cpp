@@ -1,5 +1,5 @@
-// Chains with products on a CUDA device: the product's kernel gets the tensors of each call, what the first launch would have refused is never accepted,
-// and what runs apart says what it needs. On a stub driver, with the fake NVRTC.
+// Chains with products on a CUDA device: the product's kernel gets the tensors of each call, what the first launch would
+// have refused is never accepted, and what runs apart says what it needs. On a stub driver, with the fake NVRTC.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -21,8 +21,7 @@ constexpr std::size_t kMiB = 1 << 20;
 
 class ProductDispatch : public testing::Test {
  protected:
-  explicit ProductDispatch(int major = 9)
-      : driver_(major), bytes_of_tensor_(major == 9 ? 128 : 24), engine_(make_engine()) {}
+  explicit ProductDispatch(int major = 9) : driver_(major), engine_(make_engine()) {}
 
   static Engine make_engine() {
     ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
@@ -39,13 +38,24 @@ class ProductDispatch : public testing::Test {
   std::vector<void*> mapped() const {
     std::vector<void*> addresses(3);
     for (std::size_t i = 0; i < addresses.size(); ++i)
-      std::memcpy(&addresses[i], QuietDriver::last_launch().parameters.data() + i * bytes_of_tensor_, sizeof(void*));
+      std::memcpy(&addresses[i], QuietDriver::last_launch().parameters.data() + i * QuietDriver::bytes_of_tensor(),
+                  sizeof(void*));
     return addresses;
   }
   static void* at(std::size_t place) { return QuietDriver::address(0, place * kMiB); }
+  // A batch, and a factor that is transposed.
+  void expect_that_prepare_loads_what_is_launched() {
+    const Epilogue tail = Epilogue::parse("silu(x @ w)");
+    const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};
+    engine_.prepare(tail, result(12, {3, 256, 512}), inputs);
+    EXPECT_EQ(engine_.stats().kernels, 1U);
+    EXPECT_EQ(engine_.stats().launches, 0U);
+    engine_.launch(tail, nullptr, result(13, {3, 256, 512}), inputs);
+    EXPECT_EQ(engine_.stats().kernels, 1U);
+    EXPECT_EQ(mapped(), (std::vector<void*>{at(0), at(4), at(13)}));
+  }
 
   QuietDriver driver_;
-  std::size_t bytes_of_tensor_;
   Engine engine_;
 };
 
@@ -86,17 +96,7 @@ TEST_F(ProductDispatchOfWarps, OneKernelGetsTheTensorsOfEachCall) {
   EXPECT_EQ(engine_.kernel_stats()[0].kernel_class.substr(0, 5), "gemm ");
 }
 
-// A batch, factors that are transposed, and prepare() before the launch.
-TEST_F(ProductDispatchOfWarps, PrepareLoadsTheKernelThatALaunchTakes) {
-  const Epilogue tail = Epilogue::parse("silu(x @ w)");
-  const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};
-  engine_.prepare(tail, result(12, {3, 256, 512}), inputs);
-  EXPECT_EQ(engine_.stats().kernels, 1U);
-  EXPECT_EQ(engine_.stats().launches, 0U);
-  engine_.launch(tail, nullptr, result(13, {3, 256, 512}), inputs);
-  EXPECT_EQ(engine_.stats().kernels, 1U);
-  EXPECT_EQ(mapped(), (std::vector<void*>{at(0), at(4), at(13)}));
-}
+TEST_F(ProductDispatchOfWarps, PrepareLoadsTheKernelThatALaunchTakes) { expect_that_prepare_loads_what_is_launched(); }
 
 TEST_F(ProductDispatchOfWarps, OverlapAndHostMemoryAreRefused) {
   const Epilogue tail = Epilogue::parse("relu(linear(x, w))");
@@ -162,15 +162,7 @@ TEST_F(ProductDispatch, ApartNeedsAWorkspaceAndCublasLt) {
   }
 }
 
-TEST_F(ProductDispatch, PrepareLoadsTheKernelThatALaunchTakes) {
-  const Epilogue tail = Epilogue::parse("silu(x @ w)");
-  const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};
-  engine_.prepare(tail, result(12, {3, 256, 512}), inputs);
-  EXPECT_EQ(engine_.stats().kernels, 1U);
-  EXPECT_EQ(engine_.stats().launches, 0U);
-  engine_.launch(tail, nullptr, result(13, {3, 256, 512}), inputs);
-  EXPECT_EQ(engine_.stats().kernels, 1U);
-}
+TEST_F(ProductDispatch, PrepareLoadsTheKernelThatALaunchTakes) { expect_that_prepare_loads_what_is_launched(); }
 
 }  // namespace
 }  // namespace epifuse::test

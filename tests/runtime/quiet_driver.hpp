@@ -20,8 +20,8 @@ struct QuietLaunch {
   std::array<std::byte, 32'768> parameters{};
 };
 
-/// One at a time, as the functions of a driver take no `this`. Two devices like an H100, or of another compute capability `major`.0; each of their
-/// addresses tells its device.
+/// One at a time, as the functions of a driver take no `this`. It has two devices: like an H100, or of another compute
+/// capability, `major`.0. Each of their addresses tells its device.
 class QuietDriver {
  public:
   explicit QuietDriver(int major = 9);
@@ -35,6 +35,10 @@ class QuietDriver {
   static std::size_t pointer_queries() { return pointer_queries_; }
   static std::size_t modules_loaded() { return modules_loaded_; }
 
+  /// Bytes of a tensor in the parameters of a product's kernel, which begin with three: a map for 9.0, else an address and
+  /// two strides.
+  static std::size_t bytes_of_tensor() { return major_ == 9 ? 128 : 24; }
+
   /// An address on that device, `offset` bytes into its memory; nobody need allocate it.
   static void* address(int device, std::size_t offset) {
     return reinterpret_cast<void*>(kDeviceMemory | static_cast<DevicePointer>(device) << kDeviceShift | offset);
@@ -43,10 +47,6 @@ class QuietDriver {
  private:
   static constexpr DevicePointer kDeviceMemory = 1ULL << 50;  // which no address of the host has
   static constexpr int kDeviceShift = 48;
-  // A product's kernel is launched by pointers and takes one struct. It begins with three tensors, of which that of 9.0 has maps, the others an
-  // address and two strides.
-  static std::size_t three_tensors() { return std::size_t{3} * (major_ == 9 ? 128 : 24); }
-
   DriverApi api_;
   static inline std::atomic<int> major_{9};
   static inline thread_local QuietLaunch launch_;
@@ -110,7 +110,8 @@ inline QuietDriver::QuietDriver(int major) {
     launch_.block = block;
     launch_.shared = shared;
     launch_.stream = stream;
-    launch_.bytes = extra != nullptr ? *static_cast<const std::size_t*>(extra[3]) : three_tensors();
+    // A product's kernel is launched by pointers, and takes one struct.
+    launch_.bytes = extra != nullptr ? *static_cast<const std::size_t*>(extra[3]) : 3 * bytes_of_tensor();
     std::memcpy(launch_.parameters.data(), extra != nullptr ? extra[1] : parameters[0], launch_.bytes);
     return abi::kSuccess;
   };
