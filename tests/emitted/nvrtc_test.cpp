@@ -1,12 +1,9 @@
-// NVRTC needs no GPU: the kernels of the test cases compile, each for every generation of GPUs, together for every architecture that NVRTC knows.
+// NVRTC needs no GPU: the kernels of the test cases compile for every architecture that NVRTC knows.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <stdexcept>
 #include <thread>
@@ -110,20 +107,6 @@ class Nvrtc : public testing::Test {
     architectures_ = report.nvrtc_architectures;
     ASSERT_FALSE(architectures_.empty());
   }
-  /// Those that kernel number `i` is compiled for: of each generation one, and in turn one of the others, which differ from it by little more than
-  /// their number.
-  std::vector<int> architectures_of(std::size_t i) const {
-    static constexpr std::array kGenerations = {75, 80, 89, 90, 100, 120};
-    const auto is_generation = [](int architecture) {
-      return std::ranges::find(kGenerations, architecture) != kGenerations.end();
-    };
-    std::vector<int> found;
-    std::vector<int> others;
-    for (const int architecture : architectures_)
-      (is_generation(architecture) ? found : others).push_back(architecture);
-    if (!others.empty()) found.push_back(others[i % others.size()]);
-    return found;
-  }
   std::vector<int> architectures_;
 };
 
@@ -136,8 +119,8 @@ TEST_F(Nvrtc, TailsAndConversionsCompileForEveryArchitecture) {
   }
   const std::vector<Inspection> kernels = kernels_of(cases);
   std::vector<Job> jobs;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    for (const int architecture : architectures_of(i)) jobs.push_back({&kernels[i], architecture});
+  for (const Inspection& kernel : kernels) {
+    for (const int architecture : architectures_) jobs.push_back({&kernel, architecture});
   }
   std::printf("%zu kernels for %zu architectures\n", kernels.size(), architectures_.size());
   compile_all(jobs);
@@ -149,7 +132,7 @@ TEST_F(Nvrtc, LaneSegmentsCompileForEveryArchitecture) {
   std::vector<Job> jobs;
   for (std::size_t i = 0; i < kernels.size(); i += 3) {
     const bool is_cluster = kernels[i].cuda().find("cluster_dims") != std::string::npos;
-    for (const int architecture : architectures_of(i / 3)) {
+    for (const int architecture : architectures_) {
       if (!is_cluster || architecture >= 90) jobs.push_back({&kernels[i], architecture});
     }
   }
@@ -189,9 +172,7 @@ struct Chain {
   std::vector<TensorView> others = {};  // behind x
 };
 
-/// `architectures_of`: of a chain's number, those that it is planned and compiled for.
-void compile_as_planned(const std::vector<Chain>& chains,
-                        const std::function<std::vector<int>(std::size_t)>& architectures_of) {
+void compile_as_planned(const std::vector<Chain>& chains, const std::vector<int>& architectures) {
   std::vector<Inspection> kernels;
   std::vector<int> targets;
   for (const Chain& chain : chains) {
@@ -202,7 +183,7 @@ void compile_as_planned(const std::vector<Chain>& chains,
     inputs.insert(inputs.end(), chain.others.begin(), chain.others.end());
     std::vector<OutputView> outputs;
     for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, chain.dtype, shape);
-    for (const int architecture : architectures_of(static_cast<std::size_t>(&chain - chains.data()))) {
+    for (const int architecture : architectures) {
       kernels.emplace_back(tail, outputs, inputs, PlanTarget{architecture, 132});
       targets.push_back(architecture);
     }
@@ -226,7 +207,7 @@ TEST_F(Nvrtc, PaddedViewsCompileForEveryArchitecture) {
                       {"sum(max_pool1d(x, 3, 2, 1), 1)", DType::f32, {512, 40000}},
                       {"mean(pad(x, (0, 0, 1, 1)), 0)", DType::bf16, {8192, 1000}},
                       {"sum(cat((x[:, :100], x), 1), 1)", DType::f16, {64, 300000}}},
-                     [&](std::size_t i) { return architectures_of(i); });
+                     architectures_);
 }
 
 // What is read at indices, in every map and in drivers of reductions.
@@ -249,7 +230,7 @@ TEST_F(Nvrtc, IndicesCompileForEveryArchitecture) {
        {"softmax(take(x, i), -1)", DType::bf16, {1000, 131'072}, {}, {ids({4096})}},
        {"sum(take(x, i), 1)", DType::f16, {1000, 256}, {}, {ids({64, 40})}},
        {"logsumexp(x, 1) - gather(x, 1, i)[:, 0]", DType::f32, {4096, 32'000}, {}, {ids({4096, 1})}}},
-      [&](std::size_t i) { return architectures_of(i); });
+      architectures_);
 }
 
 // Every schedule of reductions, planned for each architecture: what it may use differs (asynchronous copies, clusters, shared memory).
@@ -269,7 +250,7 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
       {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}, {128 * 16641, 1, 128 * 129, 128}},
       {"group_norm(silu(x), 8)", DType::bf16, {16, 64, 258, 258}, {64 * 66564, 1, 64 * 258, 64}},
       {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}}};
-  compile_as_planned(chains, [&](std::size_t i) { return architectures_of(i); });
+  compile_as_planned(chains, architectures_);
 }
 
 // Registers hold a row's operands and sums: nothing is spilled.
