@@ -80,7 +80,7 @@ void count_on_cpu(Outcome& outcome) {
   std::set<std::string, std::less<>> read;
   for (const ChainValue& value : chain_of(outcome.task.tail).values) read.insert(value.name);
   const auto count = [&](const TensorInfo& info, std::uint64_t& bytes) {
-    bytes += stored_elements(info) * size_of(info.dtype);
+    bytes += size_of(info.dtype, stored_elements(info));
     outcome.elements = std::max(outcome.elements, static_cast<std::uint64_t>(element_count(info.shape)));
   };
   for (const Input& input : outcome.task.inputs) {

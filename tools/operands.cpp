@@ -13,15 +13,9 @@ namespace {
 constexpr std::string_view kForms =
     "a number (alpha=2.0), TYPE[SHAPE] (x=f16[8,16]), @FILE (x=@x.npy) or TYPE@FILE (x=bf16@x.npy)";
 
-std::string type_names() {
-  std::string names;
-  for (const DType type : kAllDTypes) names += fmt::format("{}{}", names.empty() ? "" : " ", to_string(type));
-  return names;
-}
-
 DType known_type(std::string_view name, std::string_view who) {
   const auto type = parse_dtype(name);
-  if (!type) refuse("{}: '{}' is no element type; the types are {}", who, name, type_names());
+  if (!type) refuse("{}: '{}' is no element type; the types are {}", who, name, dtype_names(" "));
   return *type;
 }
 

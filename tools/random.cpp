@@ -105,7 +105,7 @@ void fill_native(const HostTensor& dense, std::uint64_t key) {
 }
 
 HostTensor random_dense(const TensorInfo& info, std::uint64_t key) {
-  const bool is_native = !is_floating(info.dtype) || info.dtype == DType::f64;
+  const bool is_native = (!is_floating(info.dtype) && !is_packed(info.dtype)) || info.dtype == DType::f64;
   const DType native = is_native ? info.dtype : DType::f32;
   HostTensor dense = HostTensor::uninitialised({info.name, native, info.shape, row_major(info.shape), 0});
   fill_native(dense, key);

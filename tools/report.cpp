@@ -14,6 +14,7 @@ namespace epifuse::tool {
 namespace {
 
 constexpr std::int64_t kFirst = 8;
+constexpr std::int64_t kFirstPacked = 16;  // no less is a tensor of such elements
 constexpr std::int64_t kChunk = 1 << 20;
 
 // Text of one element; as precise as its type, and no more. Not of i64, which an f64 does not hold.
@@ -32,7 +33,7 @@ std::string element_text(double value, DType type) {
 
 // A piece of a dense tensor, as one dimension.
 TensorView piece_of(const TensorView& dense, std::int64_t first, std::int64_t count) {
-  const auto* data = static_cast<const std::byte*>(dense.data) + static_cast<std::size_t>(first) * size_of(dense.dtype);
+  const auto* data = static_cast<const std::byte*>(dense.data) + size_of(dense.dtype, first);
   return {data, dense.dtype, {count}};
 }
 
@@ -179,7 +180,8 @@ Statistics statistics_of(const TensorView& view) {
   const bool any = result.nans < result.elements;
   result.mean = any ? sum / static_cast<double>(result.elements - result.nans) : NAN;
   if (!any) result.minimum = result.maximum = NAN;
-  result.first = element_texts(piece_of(view, 0, std::min(kFirst, result.elements)));
+  result.first =
+      element_texts(piece_of(view, 0, std::min(is_packed(view.dtype) ? kFirstPacked : kFirst, result.elements)));
   return result;
 }
 

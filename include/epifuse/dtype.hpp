@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -27,14 +28,26 @@ enum class DType : std::uint8_t {
   f8e8m0,   ///< OCP scale type: the powers of two from 2^-127 to 2^127, and NaN (PyTorch's float8_e8m0fnu)
   i16,
   u16,
-  u32
+  u32,
+  f4e2m1,  ///< OCP 4-bit float: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (PyTorch's float4_e2m1fn_x2 holds two)
+  i4,      ///< -8 to 7
+  u4       ///< 0 to 15
 };
 
+/// Those whose elements have an address each.
 inline constexpr std::array kAllDTypes = {DType::f64,     DType::f32,    DType::f16, DType::bf16, DType::f8e4m3,
                                           DType::f8e5m2,  DType::i8,     DType::u8,  DType::i32,  DType::i64,
                                           DType::boolean, DType::f8e8m0, DType::i16, DType::u16,  DType::u32};
 
-/// Bytes of one element: 1, 2, 4 or 8.
+/// Those of 4 bits: a byte holds two neighbours along the innermost dimension, the first in its lower half. A tensor of them is dense
+/// in row-major order, and its innermost dimension is a multiple of 16. Shapes and strides count elements.
+inline constexpr std::array kPackedDTypes = {DType::f4e2m1, DType::i4, DType::u4};
+constexpr bool is_packed(DType type) noexcept { return type >= DType::f4e2m1; }
+
+/// How many types there are: the enumerators are 0 to one less.
+inline constexpr std::size_t kDTypes = kAllDTypes.size() + kPackedDTypes.size();
+
+/// Bytes of one element: 1, 2, 4 or 8; of a packed type 1, the byte that holds two.
 constexpr std::size_t size_of(DType type) noexcept {
   switch (type) {
     case DType::f64:
@@ -54,6 +67,12 @@ constexpr std::size_t size_of(DType type) noexcept {
   }
 }
 
+/// Bytes of so many elements that lie side by side.
+template <std::integral Count>
+constexpr Count size_of(DType type, Count elements) noexcept {
+  return is_packed(type) ? (elements + 1) / 2 : elements * static_cast<Count>(size_of(type));
+}
+
 /// Whether the type holds floating-point numbers; the others hold integers or truth values.
 constexpr bool is_floating(DType type) noexcept {
   switch (type) {
@@ -64,6 +83,7 @@ constexpr bool is_floating(DType type) noexcept {
     case DType::f8e4m3:
     case DType::f8e5m2:
     case DType::f8e8m0:
+    case DType::f4e2m1:
       return true;
     default:
       return false;
@@ -103,6 +123,9 @@ concept Element = std::same_as<std::remove_cv_t<decltype(dtype_of<std::remove_cv
 
 /// "f32", "bf16", "bool", …
 std::string_view to_string(DType type) noexcept;
+
+/// "f64, f32, …": all of them, between `separator`s.
+std::string dtype_names(std::string_view separator);
 
 /// The type of that name, or nothing. It may also be what NumPy, PyTorch, ml_dtypes or C call it: "bfloat16", "half", "e4m3".
 std::optional<DType> parse_dtype(std::string_view name) noexcept;

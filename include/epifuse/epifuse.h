@@ -55,7 +55,10 @@ enum {
   EPIFUSE_F8E8M0 = 11, /* OCP scales: powers of two, and NaN */
   EPIFUSE_I16 = 12,
   EPIFUSE_U16 = 13,
-  EPIFUSE_U32 = 14
+  EPIFUSE_U32 = 14,
+  EPIFUSE_F4E2M1 = 15, /* OCP, 4 bits; a byte holds two of this and of the next, the first in its lower half */
+  EPIFUSE_I4 = 16,
+  EPIFUSE_U4 = 17
 };
 typedef int32_t epifuse_dtype;
 

@@ -310,14 +310,19 @@ struct QuantizeOptions {
 };
 struct Quantized {
   Expr values;  ///< cast(input * (1 / scale), dtype), in the shape of input
-  Expr scale;   ///< its last dimension is that of input over block, or 1; of quantize f32, of mx_quantize f8e8m0
+  Expr
+      scale;  ///< its last dimension is that of input over block, or 1; of quantize f32, of mx_quantize f8e8m0, of nv_quantize f8e4m3
 };
-/// `dtype` is f8e4m3, f8e5m2 or i8. The scale is maximum(amax(|input|), eps) over the type's largest value: 448, 57344 or 127.
+/// `dtype` is f8e4m3, f8e5m2, f4e2m1, i8 or i4. The scale is maximum(amax(|input|), eps) over the type's largest value: 448, 57344,
+/// 6, 127 or 7.
 Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& options = {});
 /// How a scale becomes a power of two: to the least that saturates nothing, or as OCP's document of the MX formats has it.
 enum class ScaleRounding : std::uint8_t { up, floor };
-/// MXFP8: blocks of 32 elements of the last dimension, in f8e4m3 or f8e5m2, with a scale in f8e8m0.
+/// MXFP8 and MXFP4: blocks of 32 elements of the last dimension, in f8e4m3, f8e5m2 or f4e2m1, with a scale in f8e8m0.
 Quantized mx_quantize(const Expr& input, DType dtype = DType::f8e4m3, ScaleRounding rounding = ScaleRounding::up);
+/// NVFP4: blocks of 16 elements of the last dimension in f4e2m1, with a scale in f8e4m3. All scales are multiplied by `global_scale`, one
+/// number in f32: 448 * 6 / amax(|input|) of the whole tensor. The way back is dequantize(values, scale, 16) / global_scale.
+Quantized nv_quantize(const Expr& input, const Expr& global_scale);
 /// values * scale, in f32.
 Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block = 0);
 

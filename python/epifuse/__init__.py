@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._arrays import spec
+from ._arrays import Packed, spec
 from ._core import doctor, kernel_stats, stats
 from ._core import version as __version__
 from ._errors import Error
@@ -28,6 +28,7 @@ from ._trace import Untraceable, fuse
 __all__ = [
     "Error",
     "Gradient",
+    "Packed",
     "Plan",
     "Tail",
     "Untraceable",

@@ -21,7 +21,10 @@ NAMES = {
     "i64": "int64",
     "bool": "bool",
 }
-_OURS = {theirs: ours for ours, theirs in NAMES.items()} | {name: name for name in NAMES}
+# Elements of 4 bits, which no framework counts one by one: arrays hold bytes of two.
+PACKED = ("f4e2m1", "i4", "u4")
+_OURS = {theirs: ours for ours, theirs in NAMES.items()} | {name: name for name in (*NAMES, *PACKED)}
+_OURS |= {"float4_e2m1fn_x2": "f4e2m1", "int4": "i4", "uint4": "u4"}
 
 _SPEC = re.compile(r"(\w+)\[([\d,\s]*)\]$")
 
@@ -33,7 +36,7 @@ def dtype_name(dtype):
         text = getattr(dtype, "name", None) or getattr(dtype, "__name__", text)
     if text not in _OURS:
         raise ValueError(
-            f"{dtype!r} is not a type of EpiFuse; expected one of {', '.join(NAMES)}, or a framework's name of them"
+            f"{dtype!r} is not a type of EpiFuse; expected one of {', '.join((*NAMES, *PACKED))}, or a framework's name of them"
         )
     return _OURS[text]
 
@@ -48,9 +51,25 @@ def dtype_names(dtype, count):
 def spec(text: str) -> tuple:
     """An array that is only planned for: "f16[1024,8192]" as (type, shape, strides or None). Row-major."""
     found = _SPEC.match(text.strip())
-    if not found or found[1] not in NAMES:
+    if not found or found[1] not in (*NAMES, *PACKED):
         raise ValueError(f"{text!r} does not describe an array: expected a type and a shape, such as f16[1024,8192]")
     return found[1], [int(extent) for extent in found[2].split(",") if extent.strip()], None
+
+
+class Packed:
+    """An array of uint8 as the elements of 4 bits that it holds: two in a byte, the first in the lower half. Chains see
+    its last dimension twice as long.
+
+        tail(epifuse.Packed(codes, "i4"), scales)
+
+    `dtype` is "f4e2m1", "i4" or "u4". PyTorch's float4_e2m1fn_x2 needs no Packed."""
+
+    __slots__ = ("bytes", "dtype")
+
+    def __init__(self, bytes, dtype):
+        if dtype_name(dtype) not in PACKED:
+            raise ValueError(f"Packed holds elements of {', '.join(PACKED)}, found {dtype!r}")
+        self.bytes, self.dtype = bytes, dtype_name(dtype)
 
 
 def numpy_dtype(name):

@@ -88,6 +88,16 @@ def _order_like(inputs, shape):
     return list(range(len(shape)))
 
 
+def _counted(table, dtype):
+    """Of a type its other name."""
+    if dtype not in table:
+        raise TypeError(
+            f"an array of {dtype} goes through plain calls of a tail alone, not through torch.compile or torch.export: "
+            "PyTorch's tracers count its bytes, a chain its elements"
+        )
+    return table[dtype]
+
+
 def _fake(inputs, scalars, chain, results):
     names, values, positions, elementwise = facts_of(chain)
     _, orders = _parse_results(results)
@@ -95,10 +105,10 @@ def _fake(inputs, scalars, chain, results):
         values, positions, elementwise, {name: tuple(tensor.shape) for name, tensor in zip(names, inputs)}
     )
     dtypes = launcher_for(chain, results).result_types(
-        [_OURS[tensor.dtype] for tensor in inputs], [tensor.dim() for tensor in inputs]
+        [_counted(_OURS, tensor.dtype) for tensor in inputs], [tensor.dim() for tensor in inputs]
     )
     return [
-        _lying(inputs[0], shape, order or _order_like(inputs, shape), _TORCH[dtype])
+        _lying(inputs[0], shape, order or _order_like(inputs, shape), _counted(_TORCH, dtype))
         for shape, dtype, order in zip(shapes, dtypes, orders)
     ]
 

@@ -13,7 +13,7 @@
 namespace epifuse::python {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, DType>, 15> kDTypeNames = {{{"float64", DType::f64},
+constexpr std::array<std::pair<std::string_view, DType>, 16> kDTypeNames = {{{"float64", DType::f64},
                                                                              {"float32", DType::f32},
                                                                              {"float16", DType::f16},
                                                                              {"bfloat16", DType::bf16},
@@ -27,16 +27,20 @@ constexpr std::array<std::pair<std::string_view, DType>, 15> kDTypeNames = {{{"f
                                                                              {"uint32", DType::u32},
                                                                              {"int32", DType::i32},
                                                                              {"int64", DType::i64},
-                                                                             {"bool", DType::boolean}}};
+                                                                             {"bool", DType::boolean},
+                                                                             {"float4_e2m1fn_x2", DType::f4e2m1}}};
 
 [[noreturn]] void refuse_dtype(const std::string& who, const std::string& found) {
-  throw nb::value_error((who + " has the type " + found +
-                         "; EpiFuse takes float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, "
-                         "float8_e8m0fnu, int8, uint8, int16, uint16, int32, uint32, int64 and bool")
-                            .c_str());
+  throw nb::value_error(
+      (who + " has the type " + found +
+       "; EpiFuse takes float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, "
+       "float8_e8m0fnu, int8, uint8, int16, uint16, int32, uint32, int64 and bool, PyTorch's float4_e2m1fn_x2, and "
+       "epifuse.Packed of bytes")
+          .c_str());
 }
 
 std::optional<DType> dtype_of(const dlpack::DataType& type) {
+  if (type.code == dlpack::kFloat4E2m1fn && type.bits == 4 && type.lanes == 2) return DType::f4e2m1;
   if (type.lanes != 1) return std::nullopt;
   switch (type.code << 8 | type.bits) {
     case dlpack::kFloat << 8 | 64:
@@ -105,6 +109,7 @@ void fill(const std::string& who, Operand& operand, const dlpack::Tensor& tensor
   void* const data = tensor.data == nullptr ? nullptr : static_cast<char*>(tensor.data) + tensor.byte_offset;
   operand.view = tensor.strides == nullptr ? OutputView(data, *dtype, shape)
                                            : OutputView(data, *dtype, shape, dims_of(who, tensor.strides, tensor.ndim));
+  operand.view = with_elements(operand.view, *dtype);
   operand.device = device_of(who, tensor.device);
 }
 
@@ -175,6 +180,10 @@ const dlpack::ExchangeApi* exchange_of(nb::handle type) {
 
 ArrayType classify(nb::handle type) {
   ArrayType found{.type = type.ptr()};
+  if (is_subclass_named(type, "epifuse", "Packed")) {
+    found.family = Family::packed;
+    return found;
+  }
   const auto module = nb::cast<std::string>(nb::str(nb::handle(type.attr("__module__"))));
   const auto name = nb::cast<std::string>(type.attr("__name__"));
   if (is_subclass_named(type, "torch", "Tensor")) {
@@ -197,6 +206,16 @@ ArrayType classify(nb::handle type) {
 
 }  // namespace
 
+// Frameworks count the bytes of packed elements, chains the elements.
+OutputView with_elements(OutputView view, DType dtype) {
+  view.dtype = dtype;
+  if (!is_packed(dtype) || view.shape.size() == 0) return view;
+  const int inner = view.shape.size() - 1;
+  view.shape[inner] *= 2;
+  for (int d = 0; d < inner; ++d) view.strides[d] *= 2;
+  return view;
+}
+
 std::optional<DType> dtype_of_name(std::string_view name) {
   for (const auto& [known, type] : kDTypeNames) {
     if (known == name) return type;
@@ -208,7 +227,7 @@ std::string_view framework_name(DType type) {
   for (const auto& [name, known] : kDTypeNames) {
     if (known == type) return name;
   }
-  return "float32";  // the table has all of kAllDTypes
+  return "uint8";  // of packed types the bytes
 }
 
 std::string name_of_type(nb::handle object) {
@@ -286,8 +305,20 @@ Stream current_stream(const Operand& operand) {
   return nullptr;
 }
 
+// epifuse.Packed: bytes, and what they hold.
+Operand Arrays::read_packed(const std::string& who, nb::handle object) {
+  Operand operand = read(who, kept_.emplace_back(object.attr("bytes")));
+  if (operand.view.dtype != DType::u8)
+    throw nb::value_error((who + " is an epifuse.Packed of " + std::string(to_string(operand.view.dtype)) +
+                           ": it takes an array of uint8, each of which holds two elements")
+                              .c_str());
+  operand.view = with_elements(operand.view, *parse_dtype(nb::cast<std::string>(object.attr("dtype"))));
+  return operand;
+}
+
 Operand Arrays::read(const std::string& who, nb::handle object) {
   const ArrayType& type = array_type(object);
+  if (type.family == Family::packed) return read_packed(who, object);
   Operand operand;
   operand.family = type.family;
   operand.exchange = type.exchange;
@@ -362,6 +393,7 @@ void Arrays::read_torch(const std::string& who, Operand& operand) {
   if (!dtype) refuse_dtype(who, name);
   operand.view = OutputView(reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")())), *dtype,
                             dims_of(who, tensor.attr("shape")), dims_of(who, tensor.attr("stride")()));
+  operand.view = with_elements(operand.view, *dtype);
   operand.device = place == "cpu" ? Device::cpu() : Device::cuda(nb::cast<int>(device.attr("index")));
 }
 

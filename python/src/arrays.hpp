@@ -25,7 +25,8 @@ enum class Family : std::uint8_t {
   numpy,
   cupy,
   jax,
-  other  ///< has __dlpack__ or __cuda_array_interface__
+  other,  ///< has __dlpack__ or __cuda_array_interface__
+  packed  ///< epifuse.Packed: bytes of another family's array. What is read of it has that one's family.
 };
 
 /// What is known of a Python type, found once per type.
@@ -61,6 +62,7 @@ class Arrays {
   bool must_wait() const noexcept { return must_wait_; }
 
  private:
+  Operand read_packed(const std::string& who, nb::handle object);
   void read_exchange(const std::string& who, Operand& operand);
   void read_torch(const std::string& who, Operand& operand);
   void read_numpy(const std::string& who, Operand& operand);
@@ -82,6 +84,8 @@ Stream current_stream(const Operand& operand);
 /// "float32", "bfloat16", … as NumPy (ml_dtypes), CuPy and JAX call their types.
 std::optional<DType> dtype_of_name(std::string_view name);
 std::string_view framework_name(DType type);
+/// A view of bytes as one of the packed elements that they hold; any other view with that type.
+OutputView with_elements(OutputView view, DType dtype);
 
 /// "torch.Tensor", "float": the type of an object, for errors.
 std::string name_of_type(nb::handle object);

@@ -15,7 +15,8 @@ enum TypeCode : std::uint8_t {
   kBool = 6,
   kFloat8E4m3fn = 10,
   kFloat8E5m2 = 12,
-  kFloat8E8m0fnu = 14
+  kFloat8E8m0fnu = 14,
+  kFloat4E2m1fn = 17  // PyTorch has two in an element: 4 bits, 2 lanes
 };
 
 struct Version {

@@ -39,7 +39,10 @@ PyObject* allocator(bool on_gpu) {
 }  // namespace
 
 bool KnownCall::can_be(std::span<const Operand> inputs, std::span<const Operand> given) {
-  const auto fits = [](const Operand& operand) { return operand.exchange != nullptr && operand.writable; };
+  // Of packed elements frameworks count the bytes.
+  const auto fits = [](const Operand& operand) {
+    return operand.exchange != nullptr && operand.writable && !is_packed(operand.view.dtype);
+  };
   if (inputs.empty() || !std::ranges::all_of(inputs, fits) || !std::ranges::all_of(given, fits)) return false;
   return !given.empty() || allocator(inputs.front().device.kind == Device::Kind::cuda) != nullptr;
 }

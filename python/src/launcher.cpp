@@ -27,11 +27,7 @@ std::string counted(std::size_t count, const char* what) {
 
 DType dtype_of_text(const std::string& name) {
   const auto found = parse_dtype(name);
-  if (!found)
-    throw nb::value_error(("'" + name +
-                           "' is not a type: expected f64, f32, f16, bf16, f8e4m3, f8e5m2, f8e8m0, i8, u8, i16, u16, "
-                           "i32, u32, i64 or bool")
-                              .c_str());
+  if (!found) throw nb::value_error(("'" + name + "' is not a type: expected one of " + dtype_names(", ")).c_str());
   return *found;
 }
 
@@ -326,8 +322,8 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
         gradients = gradients_are_on();
         tangents = forward_mode_level();
       }
-      if (*gradients && requires_gradient(object)) refuse_to_overwrite(who);
-      if (tangents >= 0 && has_tangent(object, tangents)) refuse_tangent(who);
+      if (*gradients && requires_gradient(operand.object)) refuse_to_overwrite(who);
+      if (tangents >= 0 && has_tangent(operand.object, tangents)) refuse_tangent(who);
     }
     if (!leader) {
       leader = operand;
@@ -406,7 +402,8 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     if (target.family == Family::torch) tell_of_write(target.object);
   }
   if (dtypes.is_none() && (out.is_none() || array_type(out).family != Family::none) &&
-      KnownCall::can_be(operands, targets))
+      KnownCall::can_be(operands, targets) &&
+      std::ranges::none_of(outputs, [](const OutputView& view) { return is_packed(view.dtype); }))
     known_.remember(std::make_shared<const KnownCall>(*engine_used, operands, targets, outputs));
   if (given.is_valid()) return specs_.size() == 1 ? nb::object(nb::cast<nb::tuple>(given)[0]) : given;
   std::vector<nb::object> results;

@@ -45,7 +45,7 @@ static_assert(static_cast<int>(ef::Compile::on_need) == EPIFUSE_COMPILE_ON_NEED 
               static_cast<int>(ef::Compile::never) == EPIFUSE_COMPILE_NEVER);
 static_assert(static_cast<int>(ef::ErrorCode::invalid_expression) + 1 == EPIFUSE_INVALID_EXPRESSION);
 static_assert(static_cast<int>(ef::ErrorCode::io) + 1 == EPIFUSE_IO);
-static_assert(static_cast<int>(ef::DType::f64) == EPIFUSE_F64 && static_cast<int>(ef::DType::u32) == EPIFUSE_U32);
+static_assert(static_cast<int>(ef::DType::f64) == EPIFUSE_F64 && static_cast<int>(ef::DType::u4) == EPIFUSE_U4);
 static_assert(static_cast<int>(ef::Math::precise) == EPIFUSE_PRECISE &&
               static_cast<int>(ef::Math::fast) == EPIFUSE_FAST);
 static_assert(EPIFUSE_MAX_RANK == ef::kMaxRank);
@@ -84,10 +84,10 @@ T& needed(T* pointer, const char* what) {
 }
 
 ef::DType dtype_of(epifuse_dtype dtype, const char* what) {
-  if (dtype < EPIFUSE_F64 || dtype > EPIFUSE_U32)
+  if (dtype < EPIFUSE_F64 || dtype > EPIFUSE_U4)
     ef::base::fail(ef::ErrorCode::invalid_argument,
-                   "{} has the type {}, which is none: EPIFUSE_F64 ({}) to EPIFUSE_U32 ({})", what, dtype, EPIFUSE_F64,
-                   EPIFUSE_U32);
+                   "{} has the type {}, which is none: EPIFUSE_F64 ({}) to EPIFUSE_U4 ({})", what, dtype, EPIFUSE_F64,
+                   EPIFUSE_U4);
   return static_cast<ef::DType>(dtype);
 }
 

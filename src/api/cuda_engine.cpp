@@ -79,10 +79,10 @@ std::uint64_t moved_bytes(const plan::Plan& plan) {
 std::uint64_t moved_bytes(const LaunchRequest& request) {
   std::uint64_t bytes = 0;
   const auto add = [&](const TensorView& view) {
-    std::uint64_t size = size_of(view.dtype);
+    std::uint64_t elements = 1;
     for (int d = 0; d < view.shape.size(); ++d)
-      size *= view.strides[d] == 0 ? 1 : static_cast<std::uint64_t>(view.shape[d]);
-    bytes += size;
+      elements *= view.strides[d] == 0 ? 1 : static_cast<std::uint64_t>(view.shape[d]);
+    bytes += size_of(view.dtype, elements);
   };
   for (const TensorView& input : request.inputs) add(input);
   for (const OutputView& output : request.outputs) add(output);

@@ -100,9 +100,9 @@ void check_scalars(const ir::Program& program, std::span<const double> scalars) 
 }  // namespace
 
 std::size_t dense_bytes(DType dtype, const Dims& shape) noexcept {
-  std::size_t bytes = size_of(dtype);
-  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
-  return bytes;
+  std::size_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= static_cast<std::size_t>(extent);
+  return size_of(dtype, elements);
 }
 
 void check_workspace(const Workspace* workspace, std::size_t needed) {
@@ -169,7 +169,7 @@ Array::~Array() = default;
 std::size_t Array::size_bytes() const noexcept { return dense_bytes(view_.dtype, view_.shape); }
 
 void Array::check_host(DType type, std::size_t count) const {
-  const std::size_t expected = size_bytes() / size_of(view_.dtype);
+  const std::size_t expected = dense_bytes(DType::u8, view_.shape);
   if (type == view_.dtype && count == expected) return;
   fail(invalid_argument, "an array of shape {} has {} elements of type {}; found {} of type {}", to_string(view_.shape),
        expected, to_string(view_.dtype), count, to_string(type));
@@ -312,7 +312,7 @@ Array Engine::empty_like(const TensorView& like) {
       fail(invalid_argument, "an array of shape {} is larger than any memory", to_string(like.shape));
     }
   }
-  auto memory = impl_->allocate(bytes);
+  auto memory = impl_->allocate(dense_bytes(like.dtype, like.shape));
   const OutputView view = OutputView::like(like, memory->data());
   return {std::move(memory), view};
 }

@@ -10,21 +10,24 @@ struct Name {
   DType type;
   std::string_view text;
 };
-constexpr std::array<Name, kAllDTypes.size()> kNames = {{{DType::f64, "f64"},
-                                                         {DType::f32, "f32"},
-                                                         {DType::f16, "f16"},
-                                                         {DType::bf16, "bf16"},
-                                                         {DType::f8e4m3, "f8e4m3"},
-                                                         {DType::f8e5m2, "f8e5m2"},
-                                                         {DType::i8, "i8"},
-                                                         {DType::u8, "u8"},
-                                                         {DType::i32, "i32"},
-                                                         {DType::i64, "i64"},
-                                                         {DType::boolean, "bool"},
-                                                         {DType::f8e8m0, "f8e8m0"},
-                                                         {DType::i16, "i16"},
-                                                         {DType::u16, "u16"},
-                                                         {DType::u32, "u32"}}};
+constexpr std::array<Name, kDTypes> kNames = {{{DType::f64, "f64"},
+                                               {DType::f32, "f32"},
+                                               {DType::f16, "f16"},
+                                               {DType::bf16, "bf16"},
+                                               {DType::f8e4m3, "f8e4m3"},
+                                               {DType::f8e5m2, "f8e5m2"},
+                                               {DType::i8, "i8"},
+                                               {DType::u8, "u8"},
+                                               {DType::i32, "i32"},
+                                               {DType::i64, "i64"},
+                                               {DType::boolean, "bool"},
+                                               {DType::f8e8m0, "f8e8m0"},
+                                               {DType::i16, "i16"},
+                                               {DType::u16, "u16"},
+                                               {DType::u32, "u32"},
+                                               {DType::f4e2m1, "f4e2m1"},
+                                               {DType::i4, "i4"},
+                                               {DType::u4, "u4"}}};
 
 // What NumPy, PyTorch, ml_dtypes and C call them.
 constexpr Name kAliases[] = {{DType::f64, "float64"},   {DType::f64, "double"},
@@ -40,7 +43,9 @@ constexpr Name kAliases[] = {{DType::f64, "float64"},   {DType::f64, "double"},
                              {DType::i32, "int32"},     {DType::i32, "int"},
                              {DType::u32, "uint32"},    {DType::i64, "int64"},
                              {DType::i64, "long"},      {DType::boolean, "boolean"},
-                             {DType::boolean, "bool_"}};
+                             {DType::boolean, "bool_"}, {DType::f4e2m1, "float4_e2m1fn"},
+                             {DType::f4e2m1, "e2m1"},   {DType::i4, "int4"},
+                             {DType::u4, "uint4"}};
 }  // namespace
 
 std::string_view to_string(Math math) noexcept {
@@ -49,6 +54,15 @@ std::string_view to_string(Math math) noexcept {
 }
 
 std::string_view to_string(DType type) noexcept { return kNames[static_cast<std::size_t>(type)].text; }
+
+std::string dtype_names(std::string_view separator) {
+  std::string names;
+  for (const Name& name : kNames) {
+    if (!names.empty()) names += separator;
+    names += name.text;
+  }
+  return names;
+}
 
 std::optional<DType> parse_dtype(std::string_view name) noexcept {
   const auto* const found = std::ranges::find(kNames, name, &Name::text);

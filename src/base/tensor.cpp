@@ -68,7 +68,7 @@ int dimension(const TensorView& view, std::int64_t axis, std::string_view what) 
 // An address that is `elements` further. Views for planning have none.
 const void* advanced(const TensorView& view, std::int64_t elements) noexcept {
   if (view.data == nullptr) return nullptr;
-  const auto bytes = static_cast<std::uint64_t>(elements) * size_of(view.dtype);
+  const auto bytes = static_cast<std::uint64_t>(size_of(view.dtype, elements));
   return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(view.data) +
                                        bytes);  // NOLINT(performance-no-int-to-ptr)
 }

@@ -151,6 +151,11 @@ std::string position_at(const std::string& mask, std::string_view at) {
 
 }  // namespace
 
+std::string packed_offset(const OperandPlan& operand, std::string_view name, std::string_view position) {
+  return operand.access == Access::linear ? fmt::format("{}.linear", position)
+                                          : fmt::format("offset_of({0}.at, p.strides_{1})", position, name);
+}
+
 bool takes_numbers(const ir::Program& program) { return !program.scalars().empty() || !counts_of(program).empty(); }
 
 bool has_bytes(const KernelClass& kernel) {

@@ -15,6 +15,9 @@
 
 namespace epifuse::codegen {
 
+/// Where the vector of a packed operand begins, counted in elements.
+std::string packed_offset(const plan::OperandPlan& operand, std::string_view name, std::string_view position);
+
 /// What a field holds; who fills it in knows its size from here.
 enum class FieldKind : std::uint8_t {
   input_pointer,

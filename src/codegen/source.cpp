@@ -21,7 +21,7 @@ std::string write_header(const ir::Program& program, const plan::KernelClass& ke
                                                             : way,
                        name, to_string(operand.dtype), plan::to_string(operand.access));
     if (operand.width > 1 && !plan::is_generated(operand.access))
-      out += fmt::format(" {} bytes per access", static_cast<std::size_t>(operand.width) * size_of(operand.dtype));
+      out += fmt::format(" {} bytes per access", size_of(operand.dtype, operand.width));
     while (out.back() == ' ') out.pop_back();
     out += '\n';
   };

@@ -107,6 +107,28 @@ inline std::int64_t index_at(const std::byte* base, DType dtype, std::int64_t of
   return reinterpret_cast<const std::int32_t*>(base)[offset];
 }
 
+/// Elements of 4 bits, of which a byte holds two: `length` of them from `offset` on, each in a byte of its own.
+inline std::array<std::uint8_t, kBlock> halves_of_bytes(const std::byte* base, std::int64_t offset, std::int64_t stride,
+                                                        int length) {
+  std::array<std::uint8_t, kBlock> halves;
+  for (int i = 0; i < length; ++i) {
+    const std::int64_t at = offset + i * stride;
+    halves[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(base[at / 2] >> (at % 2 * 4)) & 15;
+  }
+  return halves;
+}
+
+/// The way back. No other thread writes the other half of a byte: a tensor of such elements begins each run of a block with a byte.
+inline void put_halves(const std::array<std::uint8_t, kBlock>& halves, std::byte* base, std::int64_t offset,
+                       std::int64_t stride, int length) {
+  for (int i = 0; i < length; ++i) {
+    const std::int64_t at = offset + i * stride;
+    const int shift = static_cast<int>(at % 2 * 4);
+    const auto others = base[at / 2] & static_cast<std::byte>(0xf0 >> shift);
+    base[at / 2] = others | static_cast<std::byte>(halves[static_cast<std::size_t>(i)] << shift);
+  }
+}
+
 /// Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations still works in a
 /// handful of them; an operation never writes the buffer that it reads.
 struct Slots {
@@ -250,6 +272,11 @@ class BlockWorker {
     const auto* base = static_cast<const std::byte*>(path.data);
     const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      if (is_packed(path.dtype)) {
+        const auto halves = halves_of_bytes(base, offset, stride, length);
+        function(halves.data(), 1, length, out + done);
+        return true;
+      }
       function(base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride, length, out + done);
       return true;
     });
@@ -314,6 +341,12 @@ class BlockWorker {
     auto* base = static_cast<std::byte*>(const_cast<void*>(path.data));  // an output: writable when it was given
     const auto function = kernels_.stores[static_cast<std::size_t>(path.dtype)];
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      if (is_packed(path.dtype)) {
+        std::array<std::uint8_t, kBlock> halves;
+        function(values + done, length, halves.data(), 1);
+        put_halves(halves, base, offset, stride, length);
+        return true;
+      }
       function(values + done, length, base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride);
       return true;
     });

@@ -30,7 +30,7 @@ struct Random {
 template <class Real>
 using Draw = void (*)(const Random& random, std::int64_t first, std::int64_t stride, int n, Real* out);
 
-inline constexpr std::size_t kTypes = kAllDTypes.size();
+inline constexpr std::size_t kTypes = kDTypes;
 inline constexpr std::size_t kOps = 0
 #define EPIFUSE_OP(...) +1  // NOLINT(bugprone-macro-parentheses): a sum of rows
 #include "ir/ops.def"

@@ -246,7 +246,8 @@ constexpr std::array<Reduction<Real>, kReductions> make_reductions() {
         function<prelude::bf16, Real>, function<prelude::f8e4m3, Real>, function<prelude::f8e5m2, Real>, \
         function<prelude::i8, Real>, function<prelude::u8, Real>, function<prelude::i32, Real>,          \
         function<prelude::i64, Real>, function<prelude::boolean, Real>, function<prelude::f8e8m0, Real>, \
-        function<prelude::i16, Real>, function<prelude::u16, Real>, function<prelude::u32, Real>         \
+        function<prelude::i16, Real>, function<prelude::u16, Real>, function<prelude::u32, Real>,        \
+        function<prelude::f4e2m1, Real>, function<prelude::i4, Real>, function<prelude::u4, Real>        \
   }
 
 template <class Real>

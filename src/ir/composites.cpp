@@ -134,12 +134,16 @@ struct NarrowType {
   double largest;        // finite value
   double largest_power;  // of two
 };
-constexpr NarrowType kNarrowTypes[] = {{DType::f8e4m3, 448, 256}, {DType::f8e5m2, 57344, 32768}, {DType::i8, 127, 64}};
+constexpr NarrowType kNarrowTypes[] = {{DType::f8e4m3, 448, 256},
+                                       {DType::f8e5m2, 57344, 32768},
+                                       {DType::i8, 127, 64},
+                                       {DType::f4e2m1, 6, 4},
+                                       {DType::i4, 7, 4}};
 
 const NarrowType& narrow_type(DType dtype) {
   const auto* const found = std::ranges::find(kNarrowTypes, dtype, &NarrowType::dtype);
   if (found == std::end(kNarrowTypes)) {
-    base::fail(ErrorCode::invalid_expression, "'dtype' of 'quantize' is f8e4m3, f8e5m2 or i8, found {}",
+    base::fail(ErrorCode::invalid_expression, "'dtype' of 'quantize' is f8e4m3, f8e5m2, f4e2m1, i8 or i4, found {}",
                to_string(dtype));
   }
   return *found;
@@ -217,8 +221,8 @@ Quantized quantize(Builder& b, Value x, const Quantization& how) {
 }
 
 Quantized mx_quantize(Builder& b, Value x, DType dtype, bool rounds_up) {
-  if (dtype != DType::f8e4m3 && dtype != DType::f8e5m2) {
-    base::fail(ErrorCode::invalid_expression, "'dtype' of 'mx_quantize' is f8e4m3 or f8e5m2, found {}",
+  if (dtype != DType::f8e4m3 && dtype != DType::f8e5m2 && dtype != DType::f4e2m1) {
+    base::fail(ErrorCode::invalid_expression, "'dtype' of 'mx_quantize' is f8e4m3, f8e5m2 or f4e2m1, found {}",
                to_string(dtype));
   }
   const NarrowType& type = narrow_type(dtype);
@@ -229,6 +233,17 @@ Quantized mx_quantize(Builder& b, Value x, DType dtype, bool rounds_up) {
   Quantized both = blocks.quantized(inverse_of_power(c, scale), scale, dtype);
   both.scale = b.cast(both.scale, DType::f8e8m0);
   return both;
+}
+
+Quantized nv_quantize(Builder& b, Value x, Value global_scale) {
+  const Chain c{b};
+  const Blocks blocks(c, x, kNvBlock);
+  const Value global = b.cast(global_scale, DType::f32);
+  const Value scale = b.cast(c.op(Op::mul, c.op(Op::div, blocks.largest(), 6.0), global), DType::f8e4m3);
+  // A block of zeros, or of numbers that are too small for a scale, is 0.
+  const Value inverse =
+      c.op(Op::where, c.op(Op::gt, scale, 0.0), c.op(Op::div, global, b.cast(scale, DType::f32)), c.number(0));
+  return blocks.quantized(inverse, scale, DType::f4e2m1);
 }
 
 Value dequantize(Builder& b, Value values, Value scale, std::int64_t block) {

@@ -275,6 +275,12 @@ Quantized mx_quantize(const Expr& input, DType dtype, ScaleRounding rounding) {
   return {composite("mx_quantize", {input}, [=](Builder& b, Values args) { return built(b, args).values; }),
           composite("mx_quantize", {input}, [=](Builder& b, Values args) { return built(b, args).scale; })};
 }
+Quantized nv_quantize(const Expr& input, const Expr& global_scale) {
+  const auto built = [](Builder& b, Values args) { return ir::nv_quantize(b, args[0], args[1]); };
+  return {
+      composite("nv_quantize", {input, global_scale}, [=](Builder& b, Values args) { return built(b, args).values; }),
+      composite("nv_quantize", {input, global_scale}, [=](Builder& b, Values args) { return built(b, args).scale; })};
+}
 Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block) {
   return composite("dequantize", {values, scale},
                    [=](Builder& b, Values args) { return ir::dequantize(b, args[0], args[1], block); });

@@ -95,6 +95,10 @@ Value build_mx_quantize(Builder& b, Arguments a) {
   return one_of(mx_quantize(b, a[0].value, a[1].dtype, a[2].word == "up"), "mx_quantize", whole(a[3]));
 }
 
+Value build_nv_quantize(Builder& b, Arguments a) {
+  return one_of(nv_quantize(b, a[0].value, a[1].value), "nv_quantize", whole(a[2]));
+}
+
 constexpr std::string_view kReductions = "reductions", kNorms = "normalisation", kQuantisation = "quantisation",
                            kShapes = "shape", kViews = "views", kIndices = "indices", kPools = "pooling",
                            kPositions = "positions", kRandom = "random numbers", kMatrices = "matrix products";
@@ -150,6 +154,9 @@ constexpr std::array kRows = {
     Row{"mx_quantize(input, dtype, rounding=\"up\")[index]", "vtwi", kQuantisation,
         "OCP MX blocks of 32: [0]: cast(input / s, dtype), [1]: s in f8e8m0, the least power of two with s * m >= amax(|input|), or rounded down: 2 ** (floor(log2(amax(|input|))) - log2(p)); "
         "m is the largest value of dtype, p the largest power of two", build_mx_quantize},
+    Row{"nv_quantize(input, global_scale)[index]", "vvi", kQuantisation,
+        "NVFP4 blocks of 16: [1]: s = cast(amax(|input|) / 6 * global_scale, f8e4m3), [0]: cast(input * (global_scale / s), f4e2m1), 0 where s is 0",
+        build_nv_quantize},
     Row{"dequantize(values, scale, block=0)", "vvi", kQuantisation, "values * scale, one scale for each block of the last dimension",
         [](Builder& b, Arguments a) { return dequantize(b, a[0].value, a[1].value, whole(a[2])); }},
 

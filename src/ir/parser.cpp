@@ -24,7 +24,7 @@ constexpr std::array kNamedConstants = {
 };
 
 // Functions that give two values, which two names may stand for.
-constexpr std::array<std::string_view, 3> kPairs = {"quantize", "mx_quantize", "var_mean"};
+constexpr std::array<std::string_view, 4> kPairs = {"quantize", "mx_quantize", "nv_quantize", "var_mean"};
 
 Category category_of_number(const Token& number) {
   return number.text.find_first_of(".eE") == number.text.npos ? Category::integer : Category::floating;

@@ -243,10 +243,7 @@ Argument Parser::dtype_argument(const Function& function, const FunctionParamete
   const bool word = first.kind == TokenKind::name || first.kind == TokenKind::text;
   const auto type = word ? parse_dtype(first.text) : std::nullopt;
   if (!type) {
-    std::vector<std::string_view> names;
-    names.reserve(kAllDTypes.size());
-    for (const DType known : kAllDTypes) names.push_back(to_string(known));
-    mistyped(first, function, parameter, fmt::format("a type ({})", fmt::join(names, ", ")));
+    mistyped(first, function, parameter, fmt::format("a type ({})", dtype_names(", ")));
   }
   lexer_.advance();
   return {.dtype = *type};

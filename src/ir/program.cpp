@@ -212,7 +212,7 @@ int Program::operation_count() const noexcept {
 bool is_reserved(std::string_view word) {
   const auto is_name_of = [&](DType type) { return to_string(type) == word; };
   return word == "false" || std::ranges::find(kReserved, word) != kReserved.end() ||
-         std::ranges::any_of(kAllDTypes, is_name_of);
+         std::ranges::any_of(kAllDTypes, is_name_of) || std::ranges::any_of(kPackedDTypes, is_name_of);
 }
 
 void check_name(std::string_view name) {

@@ -185,7 +185,9 @@ DType default_type(Category category) noexcept {
 
 namespace {
 
-bool is_unsigned(DType type) { return type == DType::u8 || type == DType::u16 || type == DType::u32; }
+bool is_unsigned(DType type) {
+  return type == DType::u4 || type == DType::u8 || type == DType::u16 || type == DType::u32;
+}
 
 // The signed type of so many bytes.
 DType signed_type(std::size_t bytes) {
@@ -194,6 +196,11 @@ DType signed_type(std::size_t bytes) {
 
 // The smallest type that holds what both hold. PyTorch has these, too, but none with u16 or u32 and another integer.
 DType promoted_integers(DType a, DType b) {
+  // All others but i4 hold the numbers of u4, and i8 those of both.
+  if (b == DType::u4) std::swap(a, b);
+  if (a == DType::u4) return b == DType::i4 ? DType::i8 : b;
+  if (a == DType::i4) a = DType::i8;
+  if (b == DType::i4) b = DType::i8;
   if (size_of(a) < size_of(b)) std::swap(a, b);
   if (is_unsigned(a) == is_unsigned(b) || (is_unsigned(b) && size_of(a) > size_of(b))) return a;
   return signed_type(2 * size_of(a));  // a is unsigned, or b is and of a's size

@@ -68,6 +68,12 @@ double fold_cast(double value, DType dtype) {
       return round_to<u16>(value);
     case DType::u32:
       return round_to<u32>(value);
+    case DType::f4e2m1:
+      return round_to<f4e2m1>(value);
+    case DType::i4:
+      return round_to<i4>(value);
+    case DType::u4:
+      return round_to<u4>(value);
   }
   return value;
 }

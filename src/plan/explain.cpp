@@ -18,7 +18,7 @@ namespace {
 
 std::string why_operand(const OperandPlan& operand, const StridedOperand& strided, const Plan& plan) {
   const KernelClass& kernel = plan.kernel_class;
-  const auto size = static_cast<int>(size_of(operand.dtype));
+  const int bytes = size_of(operand.dtype, operand.width);
   const char* cut = kernel.map<Transpose>() != nullptr && kernel.map<Transpose>()->tile_overlap > 0
                         ? "; tiles cut lines where sectors of memory begin"
                         : "";
@@ -32,19 +32,18 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::strided:
       return "steps along the innermost dimension: element by element";
     case Access::contiguous:
-      if (kernel.reduction()) return fmt::format("steps of one: {} bytes at a time", operand.width * size);
-      return fmt::format("steps of one along the innermost dimension: {} bytes at a time{}", operand.width * size,
+      if (kernel.reduction()) return fmt::format("steps of one: {} bytes at a time", bytes);
+      return fmt::format("steps of one along the innermost dimension: {} bytes at a time{}", bytes,
                          operand.aligned ? "" : " where the row's address allows");
     case Access::hoisted:
-      return fmt::format("loop-invariant, the same for all vectors of a thread: read once, {} bytes at a time",
-                         operand.width * size);
+      return fmt::format("loop-invariant, the same for all vectors of a thread: read once, {} bytes at a time", bytes);
     case Access::transposed:
-      return fmt::format("transposed in shared memory: {} bytes at a time, neighbours by neighbouring threads{}",
-                         operand.width * size, cut);
+      return fmt::format("transposed in shared memory: {} bytes at a time, neighbours by neighbouring threads{}", bytes,
+                         cut);
     case Access::transposed_unaligned:
       return fmt::format(
           "transposed in shared memory: {} bytes at a time, but for both ends of a line, which begins anywhere{}",
-          operand.width * size, cut);
+          bytes, cut);
     case Access::random_linear:
     case Access::random_strided:
       return "random numbers: computed, not read";
@@ -55,7 +54,7 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return fmt::format(
           "some of its elements do not exist, or come again: {} bytes at a time where a vector lies in one line and "
           "the address allows",
-          operand.width * size);
+          bytes);
     case Access::inside:
       return "which elements exist: computed, not read";
     case Access::gathered:
@@ -63,7 +62,7 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return fmt::format(
           "read where an index says, one for each vector: {} bytes at a time where the row's address "
           "allows",
-          operand.width * size);
+          bytes);
     case Access::index:
       return "says where other operands are read";
     case Access::bound:
@@ -73,18 +72,17 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
   }
   const int wanted = most_per_access(operand.dtype, kernel.elements);
   if (kernel.reduction() && kernel.reduction()->layout.tensor_aligned && operand.width == wanted) {
-    return fmt::format("as the iteration space runs: {} bytes at a time, but for both ends of a row",
-                       operand.width * size);
+    return fmt::format("as the iteration space runs: {} bytes at a time, but for both ends of a row", bytes);
   }
-  if (operand.width == wanted)
-    return fmt::format("as the iteration space runs: {} bytes at a time", operand.width * size);
+  if (operand.width == wanted) return fmt::format("as the iteration space runs: {} bytes at a time", bytes);
   if (kernel.reduction() &&
-      reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(wanted * size) == 0) {
+      reinterpret_cast<std::uintptr_t>(strided.data) % static_cast<std::uintptr_t>(size_of(operand.dtype, wanted)) ==
+          0) {
     return fmt::format("as the iteration space runs, but lines of {} elements allow only {} bytes at a time",
-                       plan.space.extents[plan.space.rank() - 1], operand.width * size);
+                       plan.space.extents[plan.space.rank() - 1], bytes);
   }
   return fmt::format("as the iteration space runs, but its address {} allows only {} bytes at a time",
-                     fmt::ptr(strided.data), operand.width * size);
+                     fmt::ptr(strided.data), bytes);
 }
 
 OperandSummary describe(const std::string& name, const TensorView& view, const OperandPlan& operand,
@@ -95,7 +93,7 @@ OperandSummary describe(const std::string& name, const TensorView& view, const O
   summary.shape = view.shape;
   summary.strides = view.strides;
   summary.access = to_string(operand.access);
-  summary.bytes_per_access = operand.width * static_cast<int>(size_of(operand.dtype));
+  summary.bytes_per_access = size_of(operand.dtype, operand.width);
   summary.bytes = std::ranges::find(view.shape, 0) == view.shape.end() ? bytes_of(strided, plan.space) : 0;
   summary.reads = 1;
   summary.why = why_operand(operand, strided, plan);

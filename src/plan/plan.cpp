@@ -97,7 +97,7 @@ int instructions_of(const ir::Program& program) {
 
 std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
   if (!strided.used || strided.is_generated()) return 0;
-  std::uint64_t bytes = size_of(strided.dtype);
+  std::uint64_t bytes = size_of(strided.dtype);  // counted as elements of one byte where two share one
   std::uint64_t table = bytes;
   for (int i = 0; i < space.rank(); ++i) {
     const auto d = static_cast<std::size_t>(i);
@@ -108,7 +108,8 @@ std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
   for (const GatheredDimension& gather : strided.gathers) table *= static_cast<std::uint64_t>(gather.extent);
   if (strided.places > 0)
     bytes = bytes / static_cast<std::uint64_t>(strided.places) * static_cast<std::uint64_t>(strided.existing);
-  return strided.gathers.empty() ? bytes : std::min(bytes, table);
+  if (!strided.gathers.empty()) bytes = std::min(bytes, table);
+  return is_packed(strided.dtype) ? bytes / 2 : bytes;
 }
 
 namespace {
@@ -130,6 +131,29 @@ void check_written(const Plan& plan, const ir::Program& program, std::span<const
   }
 }
 
+// How kernels move packed operands: in vectors that begin with a byte.
+void check_packed_operand(const KernelClass& kernel, const OperandPlan& operand, const std::string& who) {
+  if (!is_packed(operand.dtype) || operand.access == Access::unused) return;
+  const bool is_moved_so = operand.access == Access::linear || operand.access == Access::contiguous;
+  const bool is_pointwise = kernel.map<Flat>() != nullptr;
+  const bool is_reduction = kernel.reduction() != nullptr && !kernel.reduction()->layout.striped;
+  if (is_moved_so && operand.width == kernel.elements && kernel.elements > 1 && (is_pointwise || is_reduction)) return;
+  base::fail(
+      ErrorCode::unsupported,
+      "{} has the type {}, of which a byte holds two. No kernel of the schedule '{}' moves it: it is accessed as "
+      "'{}', {} of {} elements at a time. Its address must be a multiple of {} bytes, and all other tensors of "
+      "its shape dense in row-major order; else compute it in a launch of its own",
+      who, to_string(operand.dtype), kernel.schedule(), to_string(operand.access), operand.width, kernel.elements,
+      kAccessBytes);
+}
+
+void check_packed_operands(const KernelClass& kernel, const ir::Program& program) {
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
+    check_packed_operand(kernel, kernel.inputs[i], fmt::format("operand '{}'", program.operand_text(i)));
+  for (std::size_t i = 0; i < kernel.outputs.size(); ++i)
+    check_packed_operand(kernel, kernel.outputs[i], fmt::format("output '{}'", program.result_name(i)));
+}
+
 }  // namespace
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
@@ -140,6 +164,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     Structure structure = analyse(program, plan.space);
     if (structure.has_reductions()) {
       plan_reduction(plan, program, std::move(structure), machine);
+      check_packed_operands(plan.kernel_class, program);
       check_written(plan, program, outputs);
       const auto is_empty = [](const OutputView& out) { return std::ranges::find(out.shape, 0) != out.shape.end(); };
       if (std::ranges::all_of(outputs, is_empty)) plan.blocks = 0;
@@ -147,6 +172,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     }
   }
   plan_pointwise(plan, program, machine);
+  check_packed_operands(plan.kernel_class, program);
   return plan;
 }
 

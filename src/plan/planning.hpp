@@ -23,6 +23,14 @@ constexpr int kTileShared = kStaticShared - 2048;
 
 /// Bytes of a value of the compute type.
 inline int word_bytes(const KernelClass& kernel) { return kernel.f64 ? 8 : 4; }
+/// Whether two elements of an operand share a byte.
+inline bool has_packed(const KernelClass& kernel) {
+  const auto is_one = [](const OperandPlan& operand) {
+    return is_packed(operand.dtype) && operand.access != Access::unused;
+  };
+  return std::ranges::any_of(kernel.inputs, is_one) || std::ranges::any_of(kernel.outputs, is_one);
+}
+
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

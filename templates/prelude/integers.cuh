@@ -84,6 +84,50 @@ __device__ __forceinline__ void to_reals(const u8* from, float* to) {
 #endif
 //@end
 
+//@section i4 : convert, round_integer
+// Two's complement, in the lower half of a byte.
+struct i4 {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(i4 v) {
+  return static_cast<Real>(static_cast<int>(v.bits ^ 8u) - 8);
+}
+
+template <>
+__device__ __forceinline__ i4 from_real<i4>(float v) {
+  return i4{static_cast<unsigned char>(detail::round_within(v, -8, 7) & 15)};
+}
+
+template <>
+__device__ __forceinline__ i4 from_real<i4>(double v) {
+  return i4{static_cast<unsigned char>(detail::round_within(v, -8, 7) & 15)};
+}
+//@end
+
+//@section u4 : convert, round_integer
+// In the lower half of a byte.
+struct u4 {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(u4 v) {
+  return static_cast<Real>(static_cast<int>(v.bits));
+}
+
+template <>
+__device__ __forceinline__ u4 from_real<u4>(float v) {
+  return u4{static_cast<unsigned char>(detail::round_within(v, 0, 15))};
+}
+
+template <>
+__device__ __forceinline__ u4 from_real<u4>(double v) {
+  return u4{static_cast<unsigned char>(detail::round_within(v, 0, 15))};
+}
+//@end
+
 //@section i16 : convert, round_integer
 typedef short i16;
 

@@ -412,6 +412,28 @@ __device__ __forceinline__ f8e8m0 from_real<f8e8m0>(double v) {
 }
 //@end
 
+//@section f4e2m1 : convert, small_float, round_odd
+// OCP E2M1, in the lower half of a byte: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. Saturates; NaN, which it has not, is -0.
+struct f4e2m1 {
+  unsigned char bits;
+};
+
+template <class Real>
+__device__ __forceinline__ Real to_real(f4e2m1 v) {
+  return static_cast<Real>(detail::decode<2, 1>(v.bits, 8u));
+}
+
+template <>
+__device__ __forceinline__ f4e2m1 from_real<f4e2m1>(float v) {
+  return f4e2m1{static_cast<unsigned char>(v == v ? detail::encode<2, 1>(v, 7u, 0u) : 8u)};
+}
+
+template <>
+__device__ __forceinline__ f4e2m1 from_real<f4e2m1>(double v) {
+  return from_real<f4e2m1>(detail::round_odd(v));
+}
+//@end
+
 //@section boolean : truth, convert
 // A truth value in a byte: read as "not zero", stored as 0 or 1. NaN is not zero.
 struct boolean {

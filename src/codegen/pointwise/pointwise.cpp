@@ -169,6 +169,7 @@ class PointwiseEmitter {
       if (is_read_by_runs(operand) || is_read_each(operand)) prelude_.require("bounded");
       if (is_read_each(operand)) return prelude_.require(load_each());
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
+      if (is_packed(operand.dtype)) return prelude_.require("packed");
       if (operand.access == Access::linear) return prelude_.require("wide");
       if (operand.access == Access::row && !by_row()) return;  // the statement that loads it is generated
       prelude_.require(
@@ -379,6 +380,9 @@ class PointwiseEmitter {
     if (is_transposed_input(operand))
       return fmt::format("{0}load_transposed<{1}>({2}, p.{2}, p.strides_{2}, position);\n", indent, operand.width,
                          name);
+    if (is_packed(operand.dtype))
+      return fmt::format("{0}{1}_packed({2}, p.{2} + {3} / 2);\n", indent, way, name,
+                         packed_offset(operand, name, "position"));
     if (operand.access == Access::linear)
       return fmt::format("{0}{1}_wide<{2}>({3}, p.{3} + position.linear);\n", indent, way, operand.width, name);
     if (operand.access == Access::row && !by_row()) {

@@ -111,6 +111,12 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
     return fmt::format("read_each({}, {}, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", packet,
                        position, codegen::element_of(program_, kernel_, i, offset_at("at")));
   }
+  if (is_packed(operand.dtype)) {
+    const char* const packed = way == "write" ? "write_packed" : "read_packed";
+    prelude_.require(packed);
+    return fmt::format("{0}({1}, p.{2} + {3} / 2, {4});\n", packed, packet, name,
+                       packed_offset(operand, name, position), position);
+  }
   const bool streamed = plan::is_streamed(operand.access);
   const bool is_random = plan::is_random(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again
@@ -135,7 +141,8 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
 std::string ReductionPasses::copy(std::size_t i, const std::string& indent, const std::string& chunks16) {
   const OperandPlan& operand = kernel_.inputs[i];
   const std::string name = input_name(program_, i);
-  if (plan::is_streamed(operand.access)) return indent + access("copy", operand, chunks16, name, "position");
+  if (plan::is_streamed(operand.access) && !is_packed(operand.dtype))
+    return indent + access("copy", operand, chunks16, name, "position");
   return fmt::format("{0}Packet<{1}> {2};\n{0}{3}{0}store_held({4}, {2});\n", indent, storage_type(operand.dtype), name,
                      access("read", operand, name, name, "position"), chunks16);
 }
@@ -339,8 +346,9 @@ std::string ReductionPasses::held_in_shared_memory() {
 std::string ReductionPasses::prefetch_held() const {
   std::string prefetches;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
-    if (plan::is_prefetched(kernel_, i))
-      prefetches += fmt::format("  prefetch(p.{} + first, count);\n", input_name(program_, i));
+    if (!plan::is_prefetched(kernel_, i)) continue;
+    const std::string_view half = is_packed(kernel_.inputs[i].dtype) ? " / 2" : "";
+    prefetches += fmt::format("  prefetch(p.{0} + first{1}, count{1});\n", input_name(program_, i), half);
   }
   return "__device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {\n" + prefetches +
          "}\n\n";

@@ -159,6 +159,12 @@ class ErrorAnalysis {
         return {0, 65535};
       case DType::u32:
         return {0, 4294967295.0};
+      case DType::f4e2m1:
+        return {-6, 6};
+      case DType::i4:
+        return {-8, 7};
+      case DType::u4:
+        return {0, 15};
       case DType::boolean:
         return {0, 1};
       default:

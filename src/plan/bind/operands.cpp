@@ -46,8 +46,16 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
     read.shape.push_back(d.broadcast || d.indexed ? 1 : d.extent);
     read.strides.push_back(d.stride);
   }
-  if (!strided.is_all_outside) read.offset = strided.offset * static_cast<std::int64_t>(size_of(input.dtype));
   read.text = text_of(own, input.shape, steps);
+  const bool is_elsewhere = !read.within.empty() || !read.wraps.empty() || !strided.gathers.empty();
+  if (is_packed(input.dtype) && (is_elsewhere || strided.offset % 2 != 0)) {
+    base::fail(
+        ErrorCode::unsupported,
+        "'{}' reads single elements of operand '{}', but a byte holds two of the type {}. Rows can be taken of it, "
+        "and it can be reshaped; convert it in a launch of its own for anything else",
+        read.text, own, to_string(input.dtype));
+  }
+  if (!strided.is_all_outside) read.offset = size_of(input.dtype, strided.offset);
   return {std::move(read), std::move(strided)};
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/inline_vector.hpp"
+#include "plan/bind/packed.hpp"
 #include "plan/bind/space.hpp"
 
 namespace epifuse::plan {
@@ -102,7 +103,8 @@ bool is_empty(const TensorView& view) { return std::ranges::find(view.shape, 0) 
 
 }  // namespace
 
-Reach reach_of(const TensorView& view) noexcept {
+Reach reach_of(const TensorView& given) noexcept {
+  const TensorView view = as_bytes(given);
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   Reach reach{0, size};
   for (int i = 0; i < view.shape.size(); ++i) {
@@ -113,7 +115,9 @@ Reach reach_of(const TensorView& view) noexcept {
   return reach;
 }
 
-bool overlap(const TensorView& a, const TensorView& b) {
+bool overlap(const TensorView& first, const TensorView& second) {
+  const TensorView a = as_bytes(first);
+  const TensorView b = as_bytes(second);
   if (is_empty(a) || is_empty(b)) return false;
   const std::uint64_t distance = reinterpret_cast<std::uintptr_t>(b.data) - reinterpret_cast<std::uintptr_t>(a.data);
   const auto apart = static_cast<std::int64_t>(distance);
@@ -133,7 +137,7 @@ bool overlap(const TensorView& a, const TensorView& b) {
 }
 
 bool overlaps_itself(const TensorView& view) {
-  if (is_empty(view)) return false;
+  if (is_empty(view) || is_packed(view.dtype)) return false;  // packed: dense
   Terms terms;
   for (int i = 0; i < view.shape.size(); ++i) {
     if (view.shape[i] > 1 && view.strides[i] == 0) return true;

@@ -22,7 +22,7 @@ using enum ErrorCode;
 
 std::size_t at(ir::Value value) { return static_cast<std::size_t>(value); }
 
-bool is_float(DType type) { return is_floating(type) && type != DType::f8e8m0; }
+bool is_float(DType type) { return is_floating(type) && type != DType::f8e8m0 && !is_packed(type); }
 bool is_float8(DType type) { return is_float(type) && size_of(type) == 1; }
 
 class ProductSplitter {

@@ -9,6 +9,7 @@
 #include "ir/marks.hpp"
 #include "plan/bind/compute_type.hpp"
 #include "plan/bind/existing.hpp"
+#include "plan/bind/packed.hpp"
 #include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
@@ -68,6 +69,7 @@ std::int64_t check_view(const Who& who, const TensorView& view, Views views) {
   }
   const std::int64_t elements = count_elements(who, view);
   check_reach(who, view);
+  if (is_packed(view.dtype)) check_packed(who.str(), view);
   if (views == Views::real && elements > 0) {
     if (view.data == nullptr) {
       fail(invalid_argument, "{} has a null pointer, but its shape {} is not empty", who.str(), to_string(view.shape));
@@ -141,7 +143,9 @@ void check_outputs(const Names& names, const Dims& shape, bool has_inputs, std::
 }
 
 bool same_view(const TensorView& a, const TensorView& b) {
-  if (a.data != b.data || size_of(a.dtype) != size_of(b.dtype) || a.shape != b.shape) return false;
+  if (a.data != b.data || size_of(a.dtype) != size_of(b.dtype) || is_packed(a.dtype) != is_packed(b.dtype) ||
+      a.shape != b.shape)
+    return false;
   for (int i = 0; i < a.shape.size(); ++i) {
     if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
   }
@@ -512,6 +516,20 @@ bool has_other_readers(const ir::Program& program, const Space& space, std::size
   return (all & ~covered[static_cast<std::size_t>(program.results()[output].value)]) != 0;
 }
 
+// Whoever goes along another dimension than a packed tensor would have half of a byte.
+void check_runs(const Who& who, const Space& space, const StridedOperand& strided) {
+  if (!is_packed(strided.dtype) || !strided.used || space.elements == 0) return;
+  const int inner = space.rank() - 1;
+  if (inner >= 0 && strided.strides[static_cast<std::size_t>(inner)] == 1 && space.extents[inner] % kPackedRun == 0)
+    return;
+  fail(unsupported,
+       "{} has the type {}, of which a byte holds two, but the chain goes along another dimension than its innermost, "
+       "or "
+       "cuts that into runs that are no multiple of {}. Give the other tensors its order, or compute it in a launch of "
+       "its own",
+       who.str(), to_string(strided.dtype), kPackedRun);
+}
+
 }  // namespace
 
 void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
@@ -559,6 +577,8 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });
   if (writes && views == Views::real) check_overlaps(names, space, outputs, inputs);
   Normaliser(space, shape).run();
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_runs(names.input(i), space, space.inputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i) check_runs(names.output(i), space, space.outputs[i]);
   return space;
 }
 

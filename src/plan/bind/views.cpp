@@ -395,8 +395,8 @@ base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> o
       slice.shape[d] = taken.count;
       slice.strides[d] = taken.count > 1 ? output.strides[d] * taken.step : 0;
     }
-    const auto address = reinterpret_cast<std::uintptr_t>(output.data) +
-                         static_cast<std::uintptr_t>(offset * static_cast<std::int64_t>(size_of(output.dtype)));
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(output.data) + static_cast<std::uintptr_t>(size_of(output.dtype, offset));
     slice.data = output.data == nullptr && offset == 0 ? nullptr : reinterpret_cast<const void*>(address);
     views.push_back(slice);
   }

@@ -213,6 +213,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
   for (const StridedOperand& strided : space.outputs)
     kernel.outputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
   kernel.elements = choose_elements(kernel, space, instructions);
+  if (has_packed(kernel)) kernel.elements = std::max(kernel.elements, 2);
   if (kernel.map<Tiled2D>() != nullptr) {
     kernel.elements = aligned_elements(kernel, space, kernel.elements);
     kernel.body = PointwiseClass{choose_lanes(kernel, space)};
@@ -232,7 +233,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
 // A class of its own for the usual extents: without the code for vectors that are out of bounds or reach into the next row there is half as much to
 // compile (docs/measurements/notes/cold-start.md).
 bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
-  return kernel.map<Flat>() != nullptr && kernel.coordinates > 0 && kernel.elements > 1 &&
+  return kernel.map<Flat>() != nullptr && (kernel.coordinates > 0 || has_packed(kernel)) && kernel.elements > 1 &&
          space.extents[space.rank() - 1] % kernel.elements == 0;
 }
 
