@@ -4,6 +4,8 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(Eigen3 3.3 REQUIRED NO_MODULE)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+target_include_directories(epifuse_settings SYSTEM INTERFACE $<BUILD_INTERFACE:${XXHASH_INCLUDE_DIR}>)
 
 # The distributions' spdlog targets link libfmt.so; epifuse_spdlog takes the headers of both instead. spdlog is header-only, and only
 # src/base/log.cpp includes it. Of fmt 9 src/base/fmt.cpp compiles what is not inline, once; other versions, whose insides differ, and the copy in

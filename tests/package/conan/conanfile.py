@@ -1,0 +1,29 @@
+"""A project that uses the Conan package: tests/consumer, and the command. `conan create . --test-folder tests/package/conan`."""
+
+import pathlib
+
+from conan import ConanFile
+from conan.tools.build import can_run
+from conan.tools.cmake import CMake, cmake_layout
+
+
+class Consumer(ConanFile):
+    settings = "os", "arch", "compiler", "build_type"
+    generators = "CMakeToolchain", "CMakeDeps", "VirtualRunEnv"
+
+    def requirements(self):
+        self.requires(self.tested_reference_str)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure(build_script_folder=str(pathlib.Path(self.recipe_folder).parents[1] / "consumer"))
+        cmake.build()
+
+    def test(self):
+        if not can_run(self):
+            return
+        self.run(pathlib.Path(self.cpp.build.bindir, "consumer").as_posix(), env="conanrun")
+        self.run("epifuse run 'relu(x)' x=f32[4] --device cpu", env="conanrun")
