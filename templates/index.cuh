@@ -56,7 +56,7 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 // Where an operand keeps element i of the iteration space.
 __device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoordinates], const Space& space) {
   Index at[kCoordinates];
-  split(i, kCoordinates - 1, space, at);
+  split<kCoordinates - 1>(i, space, at);
   return offset_of(at, strides);
 }
 //@end
@@ -82,11 +82,11 @@ struct Position {
 //@end
 
 //@section split : space
-// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
-__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
+// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+template <int kLast>
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    if (d > last) continue;
+  for (int d = kLast; d > 0; --d) {
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;

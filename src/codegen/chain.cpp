@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include <spdlog/fmt/ranges.h>
 
@@ -174,7 +175,7 @@ std::vector<bool> casts_of_stores(const ir::Program& program, const plan::Kernel
 }  // namespace
 
 std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
-                        const std::vector<Kind>& input_kinds, ChainWriter& writer) {
+                        const std::vector<Kind>& input_kinds, ChainWriter& writer, bool returns_result) {
   std::vector<std::string> parameters;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     if (!plan::is_value(kernel.inputs[i].access)) continue;
@@ -183,22 +184,32 @@ std::string write_chain(const ir::Program& program, const plan::KernelClass& ker
   for (std::size_t i = 0; i < program.scalars().size(); ++i) parameters.push_back("Real " + scalar_name(program, i));
   for (const Value value : counts_of(program)) parameters.push_back("Real " + count_name(value));
   std::string results;
+  std::string_view type;
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const Value value = program.results()[i].value;
     const Value stored = plan::stored_value(program, i, kernel.outputs[i].dtype);
-    parameters.push_back(fmt::format("{}& {}", type_of(program.kind(value, input_kinds)), output_name(program, i)));
-    results += fmt::format("  {} = {};\n", output_name(program, i), writer.reference(stored));
+    type = type_of(program.kind(value, input_kinds));
+    if (!returns_result) parameters.push_back(fmt::format("{}& {}", type, output_name(program, i)));
+    results += returns_result ? fmt::format("  return {};\n", writer.reference(stored))
+                              : fmt::format("  {} = {};\n", output_name(program, i), writer.reference(stored));
   }
   std::string out = "// The chain, for one element.\n";
-  out += fmt::format("__device__ __forceinline__ void chain({}) {{\n", fmt::join(parameters, ", "));
+  out += fmt::format("__device__ __forceinline__ {} chain({}) {{\n", returns_result ? type : "void",
+                     fmt::join(parameters, ", "));
   const auto computed = plan::computed_values(program);  // not those of which only the shape counts
   const std::vector<bool> left_out = casts_of_stores(program, kernel);
+  std::string last;  // the statement of the last value, and what it computes
+  std::string computation;
   for (std::size_t i = 0; i < program.nodes().size(); ++i) {
     const Node& node = program.nodes()[i];
     if (!computed[i] || !ir::is_computed(node.op) || left_out[i]) continue;
     const auto value = static_cast<Value>(i);
-    out += fmt::format("  const {} t{} = {};\n", type_of(writer.kind(value)), i, writer.computation(value));
+    computation = writer.computation(value);
+    out += std::exchange(last, fmt::format("  const {} t{} = {};\n", type_of(writer.kind(value)), i, computation));
+    if (returns_result && results == fmt::format("  return t{};\n", i))
+      return out + fmt::format("  return {};\n}}\n\n", computation);
   }
+  out += last;
   return out + results + "}\n\n";
 }
 

@@ -14,13 +14,11 @@ template <int kCount>
 struct alignas(4 * kCount) WideWords {
   unsigned word[kCount];
 };
-//@endif
 
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
 #pragma unroll
   for (int e = 0; e < kElements; e += kWidth) {
-//@if kHasBytes
     constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
     if constexpr (sizeof(T) == 1 && kWords > 0) {
       const WideWords<kWords> wide = *reinterpret_cast<const WideWords<kWords>*>(source + e);
@@ -28,10 +26,43 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
       for (int i = 0; i < kWords; ++i) memcpy(values + e + 4 * i, &wide.word[i], 4);
       continue;
     }
-//@endif
     *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
   }
 }
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
+    if constexpr (sizeof(T) == 1 && kWords > 0) {
+      WideWords<kWords> wide;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
+      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
+      continue;
+    }
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
+  }
+}
+//@else
+
+// A vector from memory or to it, kWidth elements at a time.
+template <int kWidth, class T>
+__device__ __forceinline__ void copy_wide(T* target, const T* source) {
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth)
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+}
+template <int kWidth, class T>
+__device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
+  copy_wide<kWidth>(values, source);
+}
+template <int kWidth, class T>
+__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
+  copy_wide<kWidth>(target, values);
+}
+//@endif
 
 // The same, from any address.
 template <int kWidth, class T>
@@ -51,24 +82,6 @@ __device__ __forceinline__ void load_narrow(T (&values)[kElements], const T* sou
 #pragma unroll
   for (int e = 0; e < kElements; ++e) values[e] = source[e];
 }
-
-template <int kWidth, class T>
-__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-#pragma unroll
-  for (int e = 0; e < kElements; e += kWidth) {
-//@if kHasBytes
-    constexpr int kWords = kWidth * static_cast<int>(sizeof(T)) / 4;
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
-      WideWords<kWords> wide;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
-      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-      continue;
-    }
-//@endif
-    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(values + e);
-  }
-}
 //@end
 
 //@section aligned
@@ -84,13 +97,11 @@ __device__ __forceinline__ bool is_aligned(const T* address) {
 template <class Visit>
 __device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+  Position element = position;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    visit(e, offset_of(at, strides));
-    advance(at, space);
+    visit(e, offset_of(element.at, strides));
+    advance(element.at, space);
   }
 }
 //@end

@@ -16,7 +16,7 @@ __device__ __forceinline__ Position locate(Index vector, const Params& p) {
   const Index row = divide(vector, p.vectors_per_row_divisor);
   const Index inner = (vector - row * p.vectors_per_row) * kElements;
   const Index left = vector < p.vectors ? p.space.extents[kCoordinates - 1] - inner : 0;
-  split(row, kCoordinates - 2, p.space, position.at);
+  split<kCoordinates - 2>(row, p.space, position.at);
   position.at[kCoordinates - 1] = inner;
   position.count = static_cast<int>(left < kElements ? left : kElements);
   position.exists = position.count > 0;
@@ -53,7 +53,7 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
   const int row = step * kOutputThreads + warp / kWarps * (32 / kLanes) + lane / kLanes;
   const Index output_at = ((column - plane * p.output_tiles) * (kOutputThreads * kSteps) + row) * kElements;
   Position position;
-  split(plane, kCoordinates - 3, p.space, position.at);
+  split<kCoordinates - 3>(plane, p.space, position.at);
   position.at[kCoordinates - 2] = input_at;
   position.at[kCoordinates - 1] = output_at;
   const Index left = input_at < p.space.extents[kCoordinates - 2] ? p.space.extents[kCoordinates - 1] - output_at : 0;
@@ -67,12 +67,14 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
 //@section locate_flat : position_flat
 // The vector that begins with an element.
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
+//@if kHasCoordinates
   Position position;
   position.linear = first;
-//@if kHasCoordinates
-  split(first, kCoordinates - 1, p.space, position.at);
-//@endif
+  split<kCoordinates - 1>(first, p.space, position.at);
   return position;
+//@else
+  return {first};
+//@endif
 }
 //@end
 

@@ -17,7 +17,7 @@ __device__ __forceinline__ Position first_of(Index tile, const Params& p) {
   const Index column = divide(tile, p.input_tiles_divisor);
   const Index plane = divide(column, p.output_tiles_divisor);
   Position first;
-  split(plane, kCoordinates - 3, p.space, first.at);
+  split<kCoordinates - 3>(plane, p.space, first.at);
   first.at[kCoordinates - 2] = (column - plane * p.output_tiles) * kOwn;
   first.at[kCoordinates - 1] = (tile - column * p.input_tiles) * kInputExtent;
   return first;

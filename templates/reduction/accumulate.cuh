@@ -1,6 +1,7 @@
-// What a thread accumulates over a row: accumulators. Each starts as the identity, takes vectors of values of which `mask` says which exist
-// (bit i: values[i]), merges with another thread's, and, with merge_lanes, with those of other lanes. What lanes exchange is combined
+// What a thread accumulates over a row: accumulators. Each starts as the identity, takes vectors of values, merges with another thread's, and, with merge_lanes, with those of other lanes. What lanes exchange is combined
 // symmetrically to the bit, so that all threads of a thread group end with the same number.
+//
+// kMasked: some values of a vector need not exist; then `mask` says which do (bit i: values[i]).
 
 //@section exp_below : bits
 namespace detail {
@@ -102,7 +103,8 @@ struct Sum {
   Real total = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
+//@if kMasked
     if (mask == kAllOf<n>) {
       total += tree_sum(values);
       return;
@@ -111,6 +113,9 @@ struct Sum {
 #pragma unroll
     for (int i = 0; i < n; ++i) existing[i] = has(mask, i) ? values[i] : Real(0);
     total += tree_sum(existing);
+//@else
+    total += tree_sum(values);
+//@endif
   }
   __device__ __forceinline__ void merge(const Sum& other) { total = combined(total, other.total); }
   template <int kFrom, int kTo>
@@ -126,9 +131,9 @@ struct Product {
   Real total = 1;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
 #pragma unroll
-    for (int i = 0; i < n; ++i) total *= has(mask, i) ? values[i] : Real(1);
+    for (int i = 0; i < n; ++i) total *= /*@if kMasked*/!has(mask, i) ? Real(1) : /*@endif*/values[i];
   }
   __device__ __forceinline__ void merge(const Product& other) { total = combined(total, other.total); }
   template <int kFrom, int kTo>
@@ -148,7 +153,8 @@ struct Maximum {
   Real largest = -infinity();
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
+//@if kMasked
     if (mask == kAllOf<n>) {
 #pragma unroll
       for (int i = 0; i < n; ++i) largest = ops::maximum(largest, values[i]);
@@ -156,6 +162,10 @@ struct Maximum {
     }
 #pragma unroll
     for (int i = 0; i < n; ++i) largest = ops::maximum(largest, has(mask, i) ? values[i] : largest);
+//@else
+#pragma unroll
+    for (int i = 0; i < n; ++i) largest = ops::maximum(largest, values[i]);
+//@endif
   }
   __device__ __forceinline__ void merge(const Maximum& other) { largest = combined(largest, other.largest); }
   template <int kFrom, int kTo>
@@ -171,7 +181,8 @@ struct Minimum {
   Real smallest = infinity();
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
+//@if kMasked
     if (mask == kAllOf<n>) {
 #pragma unroll
       for (int i = 0; i < n; ++i) smallest = ops::minimum(smallest, values[i]);
@@ -179,6 +190,10 @@ struct Minimum {
     }
 #pragma unroll
     for (int i = 0; i < n; ++i) smallest = ops::minimum(smallest, has(mask, i) ? values[i] : smallest);
+//@else
+#pragma unroll
+    for (int i = 0; i < n; ++i) smallest = ops::minimum(smallest, values[i]);
+//@endif
   }
   __device__ __forceinline__ void merge(const Minimum& other) { smallest = combined(smallest, other.smallest); }
   template <int kFrom, int kTo>
@@ -195,9 +210,9 @@ struct Any {
   Real truth = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
 #pragma unroll
-    for (int i = 0; i < n; ++i) truth = has(mask, i) && values[i] != Real(0) ? Real(1) : truth;
+    for (int i = 0; i < n; ++i) truth = /*@if kMasked*/has(mask, i) && /*@endif*/values[i] != Real(0) ? Real(1) : truth;
   }
   __device__ __forceinline__ void merge(const Any& other) { truth = combined(truth, other.truth); }
   template <int kFrom, int kTo>
@@ -213,9 +228,9 @@ struct All {
   Real truth = 1;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
 #pragma unroll
-    for (int i = 0; i < n; ++i) truth = has(mask, i) && values[i] == Real(0) ? Real(0) : truth;
+    for (int i = 0; i < n; ++i) truth = /*@if kMasked*/has(mask, i) && /*@endif*/values[i] == Real(0) ? Real(0) : truth;
   }
   __device__ __forceinline__ void merge(const All& other) { truth = combined(truth, other.truth); }
   template <int kFrom, int kTo>
@@ -251,7 +266,8 @@ struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
+//@if kMasked
     if (mask == 0) return;
     Real beyond[n];
     if (mask == kAllOf<n>) {
@@ -267,6 +283,13 @@ struct Moments {
       for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
       count += Real(__popc(mask));
     }
+//@else
+    if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
+    Real beyond[n];
+#pragma unroll
+    for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+    count += Real(n);
+//@endif
     rest += tree_sum(beyond);
     Real squares = square(beyond[0]);
 #pragma unroll
@@ -307,8 +330,7 @@ struct Moments {
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
-  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
+  __device__ __forceinline__ static Real fma(Real a, Real b, Real c) { return ::/*@if kDouble*/fma/*@endif*//*@if !kDouble*/fmaf/*@endif*/(a, b, c); }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
@@ -324,7 +346,8 @@ struct MaxSumExp {
   Real largest = -infinity(), sum = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(const Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
+//@if kMasked
     if (mask == kAllOf<n>) {
       add_all(values);
       return;
@@ -336,6 +359,7 @@ struct MaxSumExp {
   }
   template <int n>
   __device__ __forceinline__ void add_all(const Real (&values)[n]) {
+//@endif
     Real top = largest;
 #pragma unroll
     for (int i = 0; i < n; ++i) top = ops::maximum(top, values[i]);
@@ -369,14 +393,16 @@ struct MaxSumExp {
 //@end
 
 //@section held_sumexp : max_sumexp
-// The same, of a thread that keeps its exponentials for later passes: add() only finds the largest, and leaves -Inf where nothing exists; then
+// The same, of a thread that keeps its exponentials for later passes: add() only finds the largest/*@if kMasked*/, and leaves -Inf where nothing exists/*@endif*/; then
 // exponentiate() takes each value's exponential below that, and scale_to() is what makes those that lie below the row's largest of them.
 struct HeldSumExp : MaxSumExp {
   template <int n>
-  __device__ __forceinline__ void add(Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(Real (&values)[n]/*@if kMasked*/, unsigned mask/*@endif*/) {
 #pragma unroll
     for (int i = 0; i < n; ++i) {
+//@if kMasked
       if (mask != kAllOf<n> && !has(mask, i)) values[i] = -infinity();
+//@endif
       largest = ops::maximum(largest, values[i]);
     }
   }

@@ -92,18 +92,11 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 
 template <int kWidth, CacheHint kHint, class T>
 __device__ __forceinline__ void load_words(Packet<T>& packet, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
+  if constexpr (kWidth * static_cast<int>(sizeof(T)) >= 4) {
+    typedef Words<kWidth * static_cast<int>(sizeof(T))> Access;
 #pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-//@if kReadOnly || kL1EvictFirst || kL2EvictFirst
-      const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside));
-//@else
-      const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * kWidth * kBeside);
-//@endif
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-    }
+    for (int i = 0; i < kElements / kWidth; ++i)
+      reinterpret_cast<Access*>(packet.words)[i] = /*@if kReadOnly || kL1EvictFirst || kL2EvictFirst*/load_instruction<kHint>/*@endif*//*@if !kReadOnly && !kL1EvictFirst && !kL2EvictFirst*/*/*@endif*/(reinterpret_cast<const Access*>(source + i * kWidth * kBeside));
   } else {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) packet.put(e, source[e * kBeside]);
@@ -128,19 +121,15 @@ __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const W
 
 template <int kWidth, class T>
 __device__ __forceinline__ void store_words(const Packet<T>& packet, T* target) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
+  if constexpr (kWidth * static_cast<int>(sizeof(T)) >= 4) {
+    typedef Words<kWidth * static_cast<int>(sizeof(T))> Access;
 #pragma unroll
-    for (int i = 0; i < kElements / kWidth; ++i) {
-      Words<kBytes> words;
-#pragma unroll
-      for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
+    for (int i = 0; i < kElements / kWidth; ++i)
 //@if kL2EvictFirst
-      store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside), words);
+      store_instruction(reinterpret_cast<Access*>(target + i * kWidth * kBeside), reinterpret_cast<const Access*>(packet.words)[i]);
 //@else
-      *reinterpret_cast<Words<kBytes>*>(target + i * kWidth * kBeside) = words;
+      *reinterpret_cast<Access*>(target + i * kWidth * kBeside) = reinterpret_cast<const Access*>(packet.words)[i];
 //@endif
-    }
   } else {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) target[e * kBeside] = packet.get(e);
@@ -217,12 +206,11 @@ __device__ __forceinline__ void wait_for_all_but() {
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
-  constexpr int kBytes = kWidth * static_cast<int>(sizeof(T));
-  if constexpr (kBytes >= 4) {
+  if constexpr (kWidth * static_cast<int>(sizeof(T)) >= 4) {
 #pragma unroll
     for (int i = 0; i < kElements / kWidth; ++i) {
-      const int begin = i * kBytes;
-      copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * kWidth);
+      const int begin = i * kWidth * static_cast<int>(sizeof(T));
+      copy_async<kWidth * static_cast<int>(sizeof(T))>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * kWidth);
     }
   } else {
     Packet<T> packet;
@@ -234,7 +222,7 @@ __device__ __forceinline__ void copy_words(Chunk16* chunks16, const T* source) {
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, const At& position) {
   const T* source = base + position.linear;
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
       Packet<T> packet;
@@ -252,7 +240,7 @@ __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const T* base, co
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void copy_contiguous(Chunk16* chunks16, const T* base, const Index (&strides)[kCoordinates],
                                                 const At& position, const Space& space) {
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) {
       Packet<T> packet;
@@ -270,7 +258,7 @@ __device__ __forceinline__ void copy_contiguous(Chunk16* chunks16, const T* base
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_linear(Packet<T>& packet, const T* base, const At& position) {
   const T* source = base + position.linear;
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) return read_existing(packet, source, position);
   }
@@ -315,7 +303,7 @@ __device__ __forceinline__ void gather(Packet<T>& packet, const T* base, const I
 template <int kWidth, CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                                 const At& position, const Space& space) {
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return gather(packet, base, strides, position, space);
   }
@@ -328,7 +316,7 @@ __device__ __forceinline__ void read_contiguous(Packet<T>& packet, const T* base
 template <class T, class At>
 __device__ __forceinline__ void read_strided(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates],
                                              const At& position, const Space& space) {
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return gather(packet, base, strides, position, space);
   }
@@ -397,7 +385,7 @@ __device__ __forceinline__ void read_lines(Packet<T>& packet, const T* base, con
 template <CacheHint kHint = CacheHint::none, class T, class At>
 __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const Index (&strides)[kCoordinates], const At& position,
                                          const Space& space) {
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) return read_lines(packet, base, strides, position, space);
   }
@@ -412,7 +400,7 @@ __device__ __forceinline__ void read_row(Packet<T>& packet, const T* base, const
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, const At& position) {
   T* target = base + position.linear;
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kInBounds) {
     if (!position.in_bounds) {
 //@if !kWholeVectors
@@ -433,7 +421,7 @@ __device__ __forceinline__ void write_linear(const Packet<T>& packet, T* base, c
 template <int kWidth, class T, class At>
 __device__ __forceinline__ void write_contiguous(const Packet<T>& packet, T* base, const Index (&strides)[kCoordinates],
                                                  const At& position, const Space& space) {
-//@if !kKnownFull
+//@if !kMovesFull
   if constexpr (!At::kIsFull) {
     if (!position.full_vector) {
 //@if !kWholeLines

@@ -166,7 +166,11 @@ struct Place {
 //@else
   static constexpr int rank = 0;
 //@endif
+//@if kThreads > kGroupThreads
   int group;               // of the block's thread groups
+//@else
+  static constexpr int group = 0;
+//@endif
   bool exists;
 };
 
@@ -178,7 +182,9 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 //@endif
 //@if kInterleavedRows
   const int thread = static_cast<int>(threadIdx.x);
+//@if kThreads > kGroupThreads
   place.group = thread / kThreadsPerRun % kGroups;
+//@endif
   place.thread = thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun;
 //@else
 //@if kThreads > kGroupThreads && !kHasCoordinates
@@ -186,9 +192,13 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   place.group = static_cast<int>(threadIdx.x / kGroupThreads);
   place.thread = static_cast<int>(threadIdx.x % kGroupThreads);
 //@else
+//@if kThreads > kGroupThreads
   const int thread = static_cast<int>(threadIdx.x);
   place.group = thread / kGroupThreads;
   place.thread = thread % kGroupThreads;
+//@else
+  place.thread = static_cast<int>(threadIdx.x);
+//@endif
 //@endif
 //@endif
 //@if kWarpwise
@@ -372,17 +382,13 @@ __device__ __forceinline__ void merge_group_lanes(Stage& stage) {
 template <int kCount, class Stage>
 __device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
   Stage total;
+  if (lane < kCount) total = partials[lane];
+//@if kCluster > 1 || kLanes < 32
 #pragma unroll
-  for (int i = 0; i < (kCount + kLanes - 1) / kLanes; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kCount) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
+  for (int first = kLanes; first < kCount; first += kLanes) {
+    if (first + lane < kCount) total.merge(partials[first + lane]);
   }
+//@endif
   merge_group_lanes(total);
   return total;
 }

@@ -26,10 +26,14 @@ __device__ __forceinline__ void prefetch(const T* first, Index count) {
 
 //@section prefetch_rows
 __device__ __forceinline__ void prefetch_rows(const Params& p, Index block) {
+//@if kThreads > kGroupThreads
   constexpr int kGroups = kThreads / kGroupThreads;
   const Index row = block * kGroups;
   const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
   prefetch_held(p, row * p.row_length, rows * p.row_length);
+//@else
+  prefetch_held(p, block * p.row_length, p.row_length);
+//@endif
 }
 //@end
 
@@ -39,14 +43,19 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
 //@if kBlocksShareRows
-  constexpr int kGroups = kThreads / kGroupThreads;
   constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
-  const Index row = tile * kGroups;
   const Index from = (block - tile * sharers) * kChunk;
+//@if kThreads > kGroupThreads
+  constexpr int kGroups = kThreads / kGroupThreads;
+  const Index row = tile * kGroups;
   const Index rows = p.rows - row < kGroups ? p.rows - row : kGroups;
   const Index left = rows * p.row_length - from;
   prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
+//@else
+  const Index left = p.row_length - from;
+  prefetch_held(p, tile * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
+//@endif
 //@else
   prefetch_rows(p, block);
 //@endif

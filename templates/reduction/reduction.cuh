@@ -138,7 +138,7 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Uniform
       for (int step = 0; step < kSteps && is_any(p, place, round, step); step += kStepsAtOnce) {
         Held held[kStepsAtOnce];
 #pragma unroll
-        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, locate(p, place, round, step + g));
+        for (int g = 0; g < kStepsAtOnce; ++g) held[g].template load<kHint>(p, /*@if kMovesFull*/known<true>/*@endif*/(locate(p, place, round, step + g)));
         accumulate_existing(p, uniforms, place, round, step, held, rows, stage, grid);
       }
     }
@@ -207,9 +207,13 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 //@if kHoldsExponentials
   if constexpr (Stage::kHoldsExponentials) {
     Stage::exponentiate(stage, held);
+//@if kRows == 1
+    const Stage own[1] = {stage[0]};
+//@else
     Stage own[kRows];
 #pragma unroll
     for (int k = 0; k < kRows; ++k) own[k] = stage[k];
+//@endif
     combine(place, stage, slots);
     Stage::rescale(own, stage, held);
   } else {
@@ -384,12 +388,14 @@ struct WriteStep {
   const Params& p;
   const Uniforms& uniforms;
   const Held& held;
+//@if kHasHoisted
   const Hoisted& hoisted;
+//@endif
   const Row (&rows)[kRows];
   GridStage& grid;
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, uniforms, position, held.at(step), hoisted, rows, grid);
+    write_pass(p, uniforms, position, held.at(step), /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid);
   }
 };
 
@@ -435,11 +441,11 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Uniform
 }
 
 __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[kRows], GridStage& grid) {
+                                             /*@if kHasHoisted*/const Hoisted& hoisted, /*@endif*/const Row (&rows)[kRows], GridStage& grid) {
 //@if kFull && kThreads > kGroupThreads
   if (!row_is_written(place)) return;
 //@endif
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, hoisted, rows, grid}, [](int) {});
+  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid}, [](int) {});
 }
 //@end
 
@@ -461,7 +467,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   cluster_begin();
 //@endif
   const Held held{staged + threadIdx.x};
+//@if kHasHoisted
   const Hoisted hoisted = load_hoisted(p, locate(p, place, 0, 0));  // first: it would wait behind all copies
+//@endif
   copy_staged(p, place, 0, held);
   prefetch_later_block(p, kCluster);
   Row rows[kRows];
@@ -472,7 +480,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   GridStage grid;
   reduce_stages(p, uniforms, place, held, rows, grid, shared);
 //@if kHasWritePass
-  write_staged(p, uniforms, place, 0, held, hoisted, rows, grid);
+  write_staged(p, uniforms, place, 0, held, /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid);
 //@endif
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);

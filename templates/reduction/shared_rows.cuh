@@ -345,11 +345,15 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
       if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
       Stage::finish(stage, p, uniforms, rows);
       is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
+//@if kHasRowResults
       if (is_last) write_rows(p, place, rows);
+//@endif
     }
     GridStage grid;
-    write_staged(p, uniforms, place, chunk, held, load_hoisted(p, locate(p, place, chunk, 0)), rows, grid);
+    write_staged(p, uniforms, place, chunk, held, /*@if kHasHoisted*/load_hoisted(p, locate(p, place, chunk, 0)), /*@endif*/rows, grid);
+//@if kHasGrid
     end_grid(p, uniforms, place, rows, grid, shared, is_last && is_own, static_cast<int>(chunk));
+//@endif
     if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
 #pragma unroll 1
     while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;

@@ -65,8 +65,8 @@ TEST(Lean, HoldsSpecialisationsThatCallsMean) {
   const auto left = [&](const std::string& statements) {
     return of_kernel(specialised, "  A a;\n  B b;\n" + statements);
   };
-  EXPECT_TRUE(has(left("  *p = of<float, A>(a);\n"), "of<float, A>(A a)"));
-  EXPECT_FALSE(has(left("  *p = of<float, A>(a);\n"), "of<float, B>(B b)"));
+  EXPECT_TRUE(has(left("  *p = of<float, A>(a);\n"), "*p = (a.bits);"));
+  EXPECT_FALSE(has(left("  *p = of<float, A>(a);\n"), "b.bits"));
   EXPECT_TRUE(has(left("  *p = any(a);\n"), "of<float, A>(A a)"));
   EXPECT_TRUE(has(left("  *p = of<Real, B>(b);\n"), "of<float, B>(B b)"));
 }
@@ -189,7 +189,7 @@ TEST(Lean, TextsThatNobodyReadsStay) {
 TEST(Lean, TypesStandAboveFunctionsAndTheKernelLast) {
   const std::string text = of_kernel(
       "DEVICE float f(float a) { return a * 2; }\n\nstruct Pair {\n  float first, second;\n};\n\n"
-      "DEVICE float g(const Pair& pair) { return f(pair.first) + pair.second; }\n",
+      "DEVICE float g(const Pair& pair) { return f(pair.first) + f(pair.second); }\n",
       "  *p = g(Pair{1.0f, 2.0f});\n");
   EXPECT_LT(text.find("struct Pair"), text.find("float f(")) << text;
   EXPECT_LT(text.find("float f("), text.find("float g("));
@@ -308,12 +308,99 @@ TEST(Lean, ParametersThatMatterStay) {
   EXPECT_TRUE(
       stays("template <class T, class U>\nDEVICE float f(float a, const U& b, const T*) {\n  T c = 1;\n  return a + b "
             "+ c;\n}\n\n",
-            "  int* q = 0;\n  auto other = *p;\n  p[0] = f(p[0], other, q + 1);\n"));
+            "  int* q = 0;\n  auto other = *p;\n  p[0] = f(p[0], other, &q[1]);\n"));
   const std::string array = of_kernel(
       "struct Held {\n  float a;\n};\n\ntemplate <class T>\nDEVICE float f(T& held) { return held[0].a + held[1].a; "
       "}\n\n",
       "  Held held[2] = {{p[0]}, {p[1]}};\n  p[0] = f(held);\n");
   EXPECT_TRUE(has(array, "f(T& held)")) << array;
+}
+
+// An argument is a pointer and a distance, an element of an array that is aligned, of a variable's member, or of what a cast points to.
+TEST(Lean, TypesAreFoundInDeclarations) {
+  const auto is_known = [](const std::string& statements) {
+    const std::string text = of_kernel(
+        "struct Held {\n  float* at;\n  float packed[2];\n};\n\nstruct Other {\n  int packed[2];\n};\n\n"
+        "template <class T>\nDEVICE float f(const T* a) {\n  T b = a[0];\n  return b;\n}\n\n"
+        "template <class T>\nDEVICE float g(const T& a) {\n  T b = a;\n  return b;\n}\n\n",
+        "  Held held = {p};\n  Other other = {};\n  int i = threadIdx.x;\n  alignas(16) float own[2] = {};\n" +
+            statements + "  p[9] = held.at[0] + other.packed[0] + own[0];\n");
+    return !has(text, "template");
+  };
+  EXPECT_TRUE(is_known("  p[0] = f(p + i);\n"));
+  EXPECT_TRUE(is_known("  p[0] = f(held.at + 2 * i);\n"));
+  EXPECT_TRUE(is_known("  p[0] = g(own[i]);\n"));
+  EXPECT_TRUE(is_known("  p[0] = g(held.packed[i]);\n"));
+  EXPECT_TRUE(is_known("  p[0] = g(reinterpret_cast<const float*>(p)[i]);\n"));
+  EXPECT_FALSE(is_known("  p[0] = g(held.packed[i]) + g(other.packed[i]);\n"));
+  EXPECT_FALSE(is_known("  p[0] = f(i + p);\n"));
+  EXPECT_FALSE(is_known("  p[0] = g(i + 1);\n"));
+}
+
+TEST(Lean, EnumeratorsAreCompared) {
+  const std::string function =
+      "enum class Hint { none, last };\n\ntemplate <Hint kHint>\nDEVICE float f(float a) {\n"
+      "  if constexpr (kHint == Hint::none) return a;\n  return a * 3;\n}\n\n";
+  const std::string one = of_kernel(function, "  p[0] = f<Hint::last>(p[0]);\n  p[1] = f<Hint::last>(p[1]);\n");
+  EXPECT_TRUE(has(one, "float f(float a) {\n  return a * 3;\n}\n")) << one;
+  EXPECT_FALSE(has(one, "Hint")) << one;
+  const std::string two = of_kernel(function, "  p[0] = f<Hint::last>(p[0]);\n  p[1] = f<Hint::none>(p[1]);\n");
+  EXPECT_TRUE(has(two, "if constexpr (kHint == Hint::none) return a;")) << two;
+}
+
+// ---- templates of one type
+
+TEST(Lean, TypesWithTheSameArgumentsAreNoTemplates) {
+  const std::string type = "template <class T, int n>\nstruct Packet {\n  T words[n];\n};\n\n";
+  const std::string one =
+      of_kernel(type, "  Packet<float, 2> a = {};\n  const Packet<float, 2> b = a;\n  *p = b.words[1];\n");
+  EXPECT_TRUE(has(one, "// Header.\n\nstruct Packet {\n  float words[2];\n};\n")) << one;
+  EXPECT_TRUE(has(one, "  Packet a = {};\n  const Packet b = a;\n")) << one;
+  const std::string two =
+      of_kernel(type, "  Packet<float, 2> a = {};\n  Packet<int, 2> b = {};\n  *p = a.words[1] + b.words[1];\n");
+  EXPECT_TRUE(has(two, "Packet<float, 2> a") && has(two, "Packet<int, 2> b")) << two;
+  // Outside of a template both branches must be valid.
+  const std::string branch =
+      "template <class T>\nstruct Box {\n  T a;\n  DEVICE float get() const {\n    if constexpr (sizeof(T) == 4) {\n"
+      "      return a;\n    } else {\n      return a.b;\n    }\n  }\n};\n\n";
+  EXPECT_TRUE(has(of_kernel(branch, "  Box<float> box = {*p};\n  *p = box.get();\n"), "Box<float> box"));
+}
+
+// Below it stands who calls it without saying for which type.
+TEST(Lean, OneSpecialisationIsAFunction) {
+  const std::string functions =
+      "struct A {\n  int bits;\n};\n\nstruct B {\n  int bits;\n};\n\ntemplate <class T>\nDEVICE T of(float a);\n\n"
+      "template <int n>\nDEVICE int first(float a) {\n  if (n > threadIdx.x) return of<A>(a).bits;\n  return n;\n}\n\n"
+      "template <>\nDEVICE A of<A>(float a) { return A{int(a) * 3}; }\n\n"
+      "template <>\nDEVICE B of<B>(float a) { return B{int(a) * 5}; }\n\n";
+  const std::string one = of_kernel(functions, "  *p = first<2>(*p) + first<3>(*p);\n");
+  EXPECT_TRUE(has(one, "A of(float a) { return A{int(a) * 3}; }")) << one;
+  EXPECT_TRUE(has(one, "return of(a).bits;")) << one;
+  EXPECT_LT(one.find("A of("), one.find("int first(")) << one;
+  const std::string two = of_kernel(functions, "  *p = first<2>(*p) + first<3>(*p) + of<B>(*p).bits;\n");
+  EXPECT_TRUE(has(two, "T of(float a);") && has(two, "of<A>(a)") && has(two, "of<B>(*p)")) << two;
+}
+
+TEST(Lean, OverloadsForAnyTypeGoWhereEachCallHasItsOwn) {
+  const std::string functions =
+      "struct A {\n  int bits;\n};\n\ntemplate <class T>\nDEVICE float of(T a) { return a * 7; }\n\n"
+      "DEVICE float of(A a) { return a.bits * 3; }\n\n";
+  const std::string own = of_kernel(functions, "  A a[2] = {};\n  p[0] = of(a[1]);\n  p[1] = of(a[0]);\n");
+  EXPECT_FALSE(has(own, "a * 7")) << own;
+  const std::string other = of_kernel(functions, "  A a[2] = {};\n  p[0] = of(a[1]);\n  p[1] = of(p[2]);\n");
+  EXPECT_TRUE(has(other, "a * 7")) << other;
+}
+
+TEST(Lean, DetailsStandAtTheTopUnlessTheirNamesMeanSomethingElse) {
+  const std::string functions =
+      "namespace detail {\n\nDEVICE float twice(float a) { return a * __sinf(a); }\n\n"
+      "DEVICE float more(float a) { return twice(a) + twice(a + 1); }\n\n}  // namespace detail\n\n";
+  const std::string text = of_kernel(functions, "  p[0] = detail::more(p[0]);\n  p[1] = detail::more(p[1] * p[2]);\n");
+  EXPECT_FALSE(has(text, "detail")) << text;
+  EXPECT_TRUE(has(text, "p[1] = more(p[1] * p[2]);")) << text;
+  const std::string local =
+      of_kernel(functions, "  float twice = p[3];\n  p[0] = detail::more(p[0]) + detail::more(p[1]) * twice;\n");
+  EXPECT_TRUE(has(local, "namespace detail {") && has(local, "detail::more(p[0])")) << local;
 }
 
 // ---- functions in place
@@ -338,6 +425,7 @@ TEST(Lean, FunctionsThatCannotStandInPlaceStay) {
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  if (*to > 0) return;\n  *to = 1;\n}\n\n", "  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[3] = 1;\n  if (*to > 0) *to = 1;\n}\n\n", "  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  for (int i = 0; i < 4; ++i) to[i] = 1;\n}\n\n", "  f(p);\n"));
+  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[3] = 1;\n  *to = *to > 0 ? 1 : 2;\n}\n\n", "  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  while (*to > 0) *to -= 1;\n}\n\n", "  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[0] = 1;\n  to[1] = 2;\n}\n\n", "  f(p);\n  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to, int n) {\n  n += 1;\n  to[n] = 1;\n}\n\n",

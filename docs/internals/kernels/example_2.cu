@@ -52,25 +52,13 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
-// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
-// and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
-template <class Real, class T>
-__device__ __forceinline__ Real to_real(T v) {
-  return static_cast<Real>(v);
-}
-
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-
-template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
   return static_cast<Real>(f);
 }
 
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
+__device__ __forceinline__ f16 from_real(float v) {
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
@@ -105,11 +93,10 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
-__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
+// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
   for (int d = kCoordinates - 1; d > 0; --d) {
-    if (d > last) continue;
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;
@@ -123,27 +110,18 @@ struct alignas(sizeof(T) * kWidth) Wide {
   T element[kWidth];
 };
 
+// A vector from memory or to it, kWidth elements at a time.
 template <int kWidth, class T>
-__device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
+__device__ __forceinline__ void copy_wide(T* target, const T* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth) {
-    *reinterpret_cast<Wide<T, kWidth>*>(values + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-#pragma unroll
-  for (int e = 0; e < kElements; e += 8) {
-    *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
-  }
+  for (int e = 0; e < kElements; e += kWidth)
+    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
 }
 
 // The chain, for one element.
-__device__ __forceinline__ void chain(Real in_x, Real in_bias, Real& out) {
+__device__ __forceinline__ Real chain(Real in_x, Real in_bias) {
   const Real t2 = in_x + in_bias;
-  const Real t3 = ops::relu(t2);
-  out = t3;
+  return ops::relu(t2);
 }
 
 // One vector of every operand, in registers.
@@ -151,23 +129,19 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
   alignas(16) f16 in_x[kElements];
   alignas(16) f32 in_bias[kElements];
   alignas(16) f16 out[kElements];
-  load_wide<8>(in_x, p.in_x + position.linear);
+  copy_wide<8>(in_x, p.in_x + position.linear);
   const f32* source = p.in_bias + offset_of(position.at, p.strides_in_bias);
-  load_wide<4>(in_bias, source);
+  copy_wide<4>(in_bias, source);
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    Real result_0;
-    chain(to_real<Real>(in_x[e]), in_bias[e], result_0);
-    out[e] = from_real<f16>(result_0);
-  }
-  store_wide(out, p.out + position.linear);
+  for (int e = 0; e < kElements; ++e) out[e] = from_real(chain(to_real(in_x[e]), in_bias[e]));
+  copy_wide<8>(p.out + position.linear, out);
 }
 
 // The vector that begins with an element.
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
   position.linear = first;
-  split(first, kCoordinates - 1, p.space, position.at);
+  split(first, p.space, position.at);
   return position;
 }
 

@@ -41,6 +41,11 @@ struct Position {
   Index at[kCoordinates];  // coordinates of the first element
 };
 
+// What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
+struct alignas(16) Wide {
+  f16 element[8];
+};
+
 // The kernel's parameter.
 struct Params {
   const f16* in_x;  // linear
@@ -55,25 +60,13 @@ struct Params {
   Index reverse_order;  // from the last to the first
 };
 
-// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
-// and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
-template <class Real, class T>
-__device__ __forceinline__ Real to_real(T v) {
-  return static_cast<Real>(v);
-}
-
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-
-template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
   return static_cast<Real>(f);
 }
 
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
+__device__ __forceinline__ f16 from_real(float v) {
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
@@ -89,8 +82,6 @@ __device__ __forceinline__ float exp2(float t) {
 
 }  // namespace fast
 
-namespace detail {
-
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
 __device__ __forceinline__ float reciprocal_guess(float d) {
   float r;
@@ -98,13 +89,11 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
   return r;
 }
 
-}  // namespace detail
-
 namespace fast {
 
 // Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
+  return reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
 }  // namespace fast
@@ -132,11 +121,10 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
-__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
+// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
   for (int d = kCoordinates - 1; d > 0; --d) {
-    if (d > last) continue;
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;
@@ -147,7 +135,7 @@ __device__ __forceinline__ void split(Index n, int last, const Space& space, Ind
 // Where an operand keeps element i of the iteration space.
 __device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoordinates], const Space& space) {
   Index at[kCoordinates];
-  split(i, kCoordinates - 1, space, at);
+  split(i, space, at);
   return offset_of(at, strides);
 }
 
@@ -155,51 +143,31 @@ __device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoor
 template <class Visit>
 __device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
+  Position element = position;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    visit(e, offset_of(at, strides));
-    advance(at, space);
+    visit(e, offset_of(element.at, strides));
+    advance(element.at, space);
   }
 }
 
-// What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
-template <class T, int kWidth>
-struct alignas(sizeof(T) * kWidth) Wide {
-  T element[kWidth];
-};
-
-template <class T>
-__device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
+// A vector from memory or to it, kWidth elements at a time.
+__device__ __forceinline__ void copy_wide(f16* target, const f16* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += 8) {
-    *reinterpret_cast<Wide<T, 8>*>(values + e) = *reinterpret_cast<const Wide<T, 8>*>(source + e);
-  }
-}
-
-template <class T>
-__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
-#pragma unroll
-  for (int e = 0; e < kElements; e += 8) {
-    *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
-  }
+  for (int e = 0; e < kElements; e += 8)
+    *reinterpret_cast<Wide*>(target + e) = *reinterpret_cast<const Wide*>(source + e);
 }
 
 // The chain, for one element.
-__device__ __forceinline__ void chain(Real in_x, Real in_bias, Real in_scale, Real& out) {
+__device__ __forceinline__ Real chain(Real in_x, Real in_bias, Real in_scale) {
   const Real t2 = in_x + in_bias;
   const Real t4 = t2 * in_scale;
-  const Real t5 = fast::sigmoid(t4);
-  out = t5;
+  return fast::sigmoid(t4);
 }
 
 // One element alone.
 __device__ __forceinline__ void element(const Params& p, Index i) {
-  Real result_0;
-  chain(to_real<Real>(p.in_x[i]), p.in_bias[offset_of(i, p.strides_in_bias, p.space)], p.in_scale[offset_of(i, p.strides_in_scale, p.space)], result_0);
-  p.out[i] = from_real<f16>(result_0);
+  p.out[i] = from_real(chain(to_real(p.in_x[i]), p.in_bias[offset_of(i, p.strides_in_bias, p.space)], p.in_scale[offset_of(i, p.strides_in_scale, p.space)]));
 }
 
 // One vector of every operand, in registers.
@@ -209,7 +177,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
   f32 in_bias[kFullVector ? 1 : kElements];
   f32 in_scale[kFullVector ? 1 : kElements];
   alignas(16) f16 out[kElements];
-  load_wide(in_x, p.in_x + position.linear);
+  copy_wide(in_x, p.in_x + position.linear);
   if constexpr (kFullVector) {
     in_bias[0] = p.in_bias[offset_of(position.at, p.strides_in_bias)];
   } else {
@@ -221,19 +189,15 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
     each_element(position, p.strides_in_scale, p.space, [&](int e, Index offset) { in_scale[e] = p.in_scale[offset]; });
   }
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    Real result_0;
-    chain(to_real<Real>(in_x[e]), in_bias[kFullVector ? 0 : e], in_scale[kFullVector ? 0 : e], result_0);
-    out[e] = from_real<f16>(result_0);
-  }
-  store_wide(out, p.out + position.linear);
+  for (int e = 0; e < kElements; ++e) out[e] = from_real(chain(to_real(in_x[e]), in_bias[kFullVector ? 0 : e], in_scale[kFullVector ? 0 : e]));
+  copy_wide(p.out + position.linear, out);
 }
 
 // The vector that begins with an element.
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
   position.linear = first;
-  split(first, kCoordinates - 1, p.space, position.at);
+  split(first, p.space, position.at);
   return position;
 }
 

@@ -61,8 +61,11 @@ __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
 }
 
-template <class T>
-__device__ __forceinline__ T from_real(float v);
+__device__ __forceinline__ i8 from_real(float v) {
+  int r;
+  asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
+  return static_cast<i8>(r);
+}
 
 // The same for neighbours. 8-bit types overload these: of two bytes per element and copy speed an H100 has 20 instructions for each.
 template <int kCount, class T, class Real>
@@ -70,25 +73,9 @@ __device__ __forceinline__ void to_reals(const T* from, Real* to) {
   for (int i = 0; i < kCount; ++i) to[i] = to_real(from[i]);
 }
 
-template <int kCount, class T>
-__device__ __forceinline__ void from_reals(const Real* from, T* to) {
-  for (int i = 0; i < kCount; ++i) to[i] = from_real<T>(from[i]);
-}
-
-template <>
-__device__ __forceinline__ i32 from_real<i32>(float v) {
-  return __float2int_rn(v);  // saturates, and NaN is 0
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(float v) {
-  return v;
-}
-
-namespace detail {
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-  return __uint_as_float(v);
+template <int kCount>
+__device__ __forceinline__ void from_reals(const Real* from, i8* to) {
+  for (int i = 0; i < kCount; ++i) to[i] = from_real(from[i]);
 }
 
 // One or two neighbouring bytes, which lie in one word.
@@ -101,22 +88,13 @@ __device__ __forceinline__ unsigned byte_pair(const i8* from) {
 // Two bytes as the last digits of 2^23, whatever is less: conversion instructions run at a quarter of the rate.
 template <int kCount>
 __device__ __forceinline__ void bytes_to_reals(unsigned bytes, float zero, float* to) {
-  to[0] = from_bits(__byte_perm(bytes, 0x4b000000u, 0x7440)) - zero;
-  if (kCount == 2) to[kCount - 1] = from_bits(__byte_perm(bytes, 0x4b000000u, 0x7441)) - zero;
-}
-
-}  // namespace detail
-
-template <>
-__device__ __forceinline__ i8 from_real<i8>(float v) {
-  int r;
-  asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(r) : "f"(v));  // NaN is 0 (PTX ISA, cvt)
-  return static_cast<i8>(r);
+  to[0] = __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7440)) - zero;
+  if (kCount == 2) to[kCount - 1] = __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7441)) - zero;
 }
 
 template <int kCount>
 __device__ __forceinline__ void to_reals(const i8* from, float* to) {
-  detail::bytes_to_reals<kCount>(detail::byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
+  bytes_to_reals<kCount>(byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
 }
 
 namespace ops {
@@ -148,11 +126,10 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// Coordinates 0 … last of the number `n`, whose fastest digit is coordinate `last`.
-__device__ __forceinline__ void split(Index n, int last, const Space& space, Index (&at)[kCoordinates]) {
+// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
 #pragma unroll
   for (int d = kCoordinates - 1; d > 0; --d) {
-    if (d > last) continue;
     const Index quotient = divide(n, space.divisors[d]);
     at[d] = n - quotient * space.extents[d];
     n = quotient;
@@ -186,19 +163,16 @@ __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* sourc
   }
 }
 
-template <class T>
-__device__ __forceinline__ void store_wide(const T (&values)[kElements], T* target) {
+__device__ __forceinline__ void store_wide(const i8 (&values)[kElements], i8* target) {
 #pragma unroll
   for (int e = 0; e < kElements; e += 8) {
-    constexpr int kWords = 8 * static_cast<int>(sizeof(T)) / 4;
-    if constexpr (sizeof(T) == 1 && kWords > 0) {
-      WideWords<kWords> wide;
+    constexpr int kWords = 2;
+    WideWords<kWords> wide;
 #pragma unroll
-      for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
-      *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
-      continue;
-    }
-    *reinterpret_cast<Wide<T, 8>*>(target + e) = *reinterpret_cast<const Wide<T, 8>*>(values + e);
+    for (int i = 0; i < kWords; ++i) memcpy(&wide.word[i], values + e + 4 * i, 4);
+    *reinterpret_cast<WideWords<kWords>*>(target + e) = wide;
+    continue;
+    *reinterpret_cast<Wide<i8, 8>*>(target + e) = *reinterpret_cast<const Wide<i8, 8>*>(values + e);
   }
 }
 
@@ -209,11 +183,10 @@ __device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const 
 }
 
 // The chain, for one element.
-__device__ __forceinline__ void chain(Real in_x, Real in_scale, Real in_bias, Real& out) {
+__device__ __forceinline__ Real chain(Real in_x, Real in_scale, Real in_bias) {
   const Real t2 = in_x * in_scale;
   const Real t4 = t2 + in_bias;
-  const Real t5 = ops::relu(t4);
-  out = t5;
+  return ops::relu(t4);
 }
 
 // One vector of every operand, in registers.
@@ -237,7 +210,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
     Real result_0[kPair];
 #pragma unroll
     for (int i = 0; i < kPair; ++i)
-      chain(real_in_x[i], real_in_scale[i], real_in_bias[i], result_0[i]);
+      result_0[i] = chain(real_in_x[i], real_in_scale[i], real_in_bias[i]);
     from_reals<kPair>(result_0, out + e);
   }
   store_wide(out, p.out + position.linear);
@@ -247,7 +220,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
   position.linear = first;
-  split(first, kCoordinates - 1, p.space, position.at);
+  split(first, p.space, position.at);
   return position;
 }
 

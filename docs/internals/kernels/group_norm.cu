@@ -51,11 +51,14 @@ struct Position {
 
 typedef Position FullVector;
 
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
-// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
-// Where something as long is written, both cost more than they gain.
-enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
+// What one memory instruction moves.
+struct alignas(16) Words {
+  unsigned word[4];
+};
+
+// What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
+// meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
+typedef Words Chunk16;
 
 // The kernel's parameter.
 struct Params {
@@ -82,7 +85,6 @@ struct Place {
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
   int rank;                // of the block in its cluster
-  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -98,9 +100,6 @@ struct Row {
   Real t7;
 };
 
-// Nothing is loop-invariant.
-struct Hoisted {};
-
 // Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
 constexpr int kCopyBatch = 4;  // steps
@@ -112,39 +111,17 @@ __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
 }
 
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-
-template <class T>
-__device__ __forceinline__ T from_real(double v);
-
-namespace detail {
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-  return __uint_as_float(v);
+__device__ __forceinline__ f16 from_real(float v) {
+  f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
 }
-
-}  // namespace detail
 
 template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
   return static_cast<Real>(f);
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
-  f16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
-  return r;
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
 }
 
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
@@ -163,8 +140,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
   if constexpr (kCount > 0) at[kFirst] = n;
 }
 
-namespace detail {
-
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
 __device__ __forceinline__ float reciprocal_guess(float d) {
   float r;
@@ -172,17 +147,8 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
   return r;
 }
 
-__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
 // Where results round to few bits: 2 instructions, not 9, once per row, which may be one thread's few elements.
 __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * reciprocal_guess(count); }
-
-}  // namespace detail
-
-template <int n>
-constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
-
-__device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
 
 // The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
 template <int kFrom, int kTo, class Operation>
@@ -218,22 +184,12 @@ struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
-    if (mask == 0) return;
+  __device__ __forceinline__ void add(const Real (&values)[n]) {
+    if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
     Real beyond[n];
-    if (mask == kAllOf<n>) {
-      if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
-      count += Real(n);
-    } else {
-#pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
-      if (count == Real(0)) begin(tree_sum(beyond) * detail::reciprocal_guess(Real(__popc(mask))));
-#pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
-      count += Real(__popc(mask));
-    }
+    for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+    count += Real(n);
     rest += tree_sum(beyond);
     Real squares = square(beyond[0]);
 #pragma unroll
@@ -244,7 +200,7 @@ struct Moments {
   __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
   // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others.
   __device__ __forceinline__ void settle() {
-    const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
+    const Real beyond = count > Real(0) ? rest * reciprocal_guess(count) : Real(0);
     mean += beyond;
     deviations = fma(-rest, beyond, deviations);
     rest = Real(0);
@@ -256,7 +212,7 @@ struct Moments {
   __device__ __forceinline__ void merge(const Moments& other) {
     if (other.count == Real(0)) return;
     const Real total = count + other.count;
-    const Real share = other.count * detail::reciprocal_guess(total);
+    const Real share = other.count * reciprocal_guess(total);
     const Real between = square(other.mean - mean) * (count * share);
     mean = (count > Real(0) ? mean * (Real(1) - share) : Real(0)) + other.mean * share;
     deviations = deviations + other.deviations + (count > Real(0) ? between : Real(0));
@@ -268,18 +224,17 @@ struct Moments {
     settle();
     const Real own = count;
     count = sum_of_lanes<kFrom, kTo>(own);
-    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * detail::reciprocal_guess(count)) : Real(0));
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * reciprocal_guess(count)) : Real(0));
     const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
     deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
-  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
-  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
+  __device__ __forceinline__ static Real fma(Real a, Real b, Real c) { return ::fmaf(a, b, c); }
+  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(__uint_as_float(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
-    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
+    return over_count(deviations, freedom > Real(0) ? freedom : Real(0));
   }
 };
 
@@ -300,26 +255,12 @@ struct alignas(16) Packet {
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
 };
 
-// What one memory instruction moves.
-template <int kBytes>
-struct alignas(kBytes) Words {
-  unsigned word[kBytes / 4];
-};
-
 __device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
-  constexpr int kBytes = 16;
+  typedef Words Access;
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    Words<kBytes> words;
-#pragma unroll
-    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-    *reinterpret_cast<Words<kBytes>*>(target + i * 8) = words;
-  }
+  for (int i = 0; i < 1; ++i)
+    *reinterpret_cast<Access*>(target + i * 8) = reinterpret_cast<const Access*>(packet.words)[i];
 }
-
-// What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
-// meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
-typedef Words<16> Chunk16;
 
 __device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
   Packet<f16> held;
@@ -329,25 +270,19 @@ __device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
 }
 
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
-template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
-  }
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
 }
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 __device__ __forceinline__ void copy_words(Chunk16* chunks16, const f16* source) {
-  constexpr int kBytes = 16;
 #pragma unroll
   for (int i = 0; i < 1; ++i) {
-    const int begin = i * kBytes;
-    copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
+    const int begin = i * 8 * 2;
+    copy_async(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
   }
 }
 
@@ -367,7 +302,7 @@ __device__ __forceinline__ float exp2(float t) {
 
 // Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
+  return reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
 __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
@@ -381,27 +316,15 @@ __device__ __forceinline__ float rsqrt(float a) {
   return ::rsqrtf(a);
 }
 
-__device__ __forceinline__ double rsqrt(double a) {
-  return ::rsqrt(a);
-}
-
 }  // namespace ops
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <class T>
-__device__ __forceinline__ T load_element(const T* source) {
-  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 2) {
-    unsigned short bits;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
-    T value;
-    memcpy(&value, &bits, sizeof(T));
-    return value;
-  }
-  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 4) {
+__device__ __forceinline__ f32 load_element(const f32* source) {
+  {
     unsigned bits;
     asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
-    T value;
-    memcpy(&value, &bits, sizeof(T));
+    f32 value;
+    memcpy(&value, &bits, 4);
     return value;
   }
   return *source;
@@ -453,15 +376,6 @@ struct Held {
   }
 };
 
-// One element of pass 0.
-__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
-  value_0 = in_x;
-}
-
-__device__ __forceinline__ unsigned mask_of() {
-  return kAllOf<kElements>;
-}
-
 // What pass 0 accumulates.
 struct Stage1 {
   Moments a0;  // of in_x
@@ -476,29 +390,17 @@ struct Stage1 {
   __device__ __forceinline__ void recenter() { a0.recenter(); }
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const Held& held) {
     Real values_0[kElements];
+    Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
 #pragma unroll
-    for (int g = 0; g < 1; ++g) {
-      Packet<f16> in_x = load_held(held.at(g).chunks16 + Held::k_in_x * kThreads);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(in_x.real(e), values_0[g * kElements + e]);
-      }
-    }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < 1; ++g)
-      mask |= mask_of() << (g * kElements);
-    stage[0].a0.add(values_0, mask);
+    for (int e = 0; e < kElements; ++e) values_0[e] = in_x.real(e);
+    stage[0].a0.add(values_0);
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-#pragma unroll
-    for (int k = 0; k < 1; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-      row.t2 = stage[k].a0.average();
-      row.t4 = stage[k].a0.variance(Real(0));
-      row.t6 = row.t4 + 1e-05f;
-      row.t7 = ops::rsqrt(row.t6);
-    }
+    [[maybe_unused]] Row& row = rows[0];
+    row.t2 = stage[0].a0.average();
+    row.t4 = stage[0].a0.variance(Real(0));
+    row.t6 = row.t4 + 1e-05f;
+    row.t7 = ops::rsqrt(row.t6);
   }
 };
 
@@ -516,11 +418,9 @@ __device__ __forceinline__ Index number_of(const Place& place, int step) {
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
   place.rank = static_cast<int>(cluster_rank());
-  const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = static_cast<int>(threadIdx.x);
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block / kCluster + place.group;
+  const Index row = block / kCluster;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -541,9 +441,8 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
-template <class Stage>
 struct Slots {
-  Stage of_warp[1][kPartials + 1];
+  Stage1 of_warp[1][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
@@ -554,27 +453,21 @@ __device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
+  if (lane < (kCluster * kWarps)) total = partials[lane];
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < (kCluster * kWarps)) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
+  for (int first = kLanes; first < (kCluster * kWarps); first += kLanes) {
+    if (first + lane < (kCluster * kWarps)) total.merge(partials[first + lane]);
   }
   merge_group_lanes(total);
   return total;
 }
 
 // Every thread of the thread group ends with what all of them have seen.
-__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots<Stage1>& slots) {
+__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots& slots) {
   merge_group_lanes(stage[0]);
   const int lane = place.thread % kLanes;
   const int warp = place.thread / kLanes;
-  Stage1* partials = slots.of_warp[place.group];
+  Stage1* partials = slots.of_warp[0];
   Stage1* own = partials + (place.rank * kWarps + warp);
   for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
   __syncwarp();
@@ -593,8 +486,7 @@ __device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned l
 }
 
 // Of `count` elements those in full chunks of 16 bytes.
-template <class T>
-__device__ __forceinline__ void prefetch(const T* first, Index count) {
+__device__ __forceinline__ void prefetch(const f16* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
   if (begin < end) prefetch_l2(begin, end);
@@ -612,11 +504,9 @@ __device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_wei
   out = t16;
 }
 
-__device__ __forceinline__ Hoisted load_hoisted(const Position&) { return {}; }
-
 // A block's shared memory.
 struct Shared {
-  Slots<Stage1> stage1;
+  Slots stage1;
   unsigned ticket, arrival;
 };
 
@@ -633,7 +523,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const At& position, 
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
     element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
-    out.put(e, from_real<f16>(result_0));
+    out.put(e, from_real(result_0));
   }
   write_linear(out, p.out, position);
 }
@@ -644,11 +534,9 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
   constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
-  const Index row = tile;
   const Index from = (block - tile * sharers) * kChunk;
-  const Index rows = p.rows - row < 1 ? p.rows - row : 1;
-  const Index left = rows * p.row_length - from;
-  prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
+  const Index left = p.row_length - from;
+  prefetch_held(p, tile * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
@@ -724,7 +612,6 @@ struct CopyStep {
 struct WriteStep {
   const Params& p;
   const Held& held;
-  const Hoisted& hoisted;
   const Row (&rows)[1];
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
@@ -737,7 +624,7 @@ template <class Pass>
 __device__ __forceinline__ void each_batch(const Pass& pass) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kCopyBatch) {
-    asm volatile("cp.async.wait_group %0;" ::"n"((kSteps / kCopyBatch - 1)) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(kSteps / kCopyBatch - 1) : "memory");
     end_of_batch();  // of nothing: so as many batches as before may still be on their way
     pass(batch);
   }
@@ -773,7 +660,6 @@ extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bound
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   const Held held{staged + threadIdx.x};
-  const Hoisted hoisted = load_hoisted(locate(p, place, 0));  // first: it would wait behind all copies
   each_step<false>(p, place, CopyStep{p, held}, [](int steps) {
     end_of_batch();
   });
@@ -784,5 +670,5 @@ extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bound
   accumulate_staged(p, place, held, stage);
   combine(place, stage, shared.stage1);
   Stage1::finish(stage, rows);
-  each_step<true>(p, place, WriteStep{p, held, hoisted, rows}, [](int) {});
+  each_step<true>(p, place, WriteStep{p, held, rows}, [](int) {});
 }

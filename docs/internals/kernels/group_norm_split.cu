@@ -78,7 +78,6 @@ struct Place {
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -107,22 +106,6 @@ __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
 }
 
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-
-template <class T>
-__device__ __forceinline__ T from_real(double v);
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(float v) {
-  return v;
-}
-
-template <>
-__device__ __forceinline__ f32 from_real<f32>(double v) {
-  return static_cast<float>(v);
-}
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
@@ -144,11 +127,6 @@ namespace detail {
 __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum / count; }
 
 }  // namespace detail
-
-template <int n>
-constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
-
-__device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
 
 // The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
 template <int kFrom, int kTo, class Operation>
@@ -186,8 +164,6 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
   return r;
 }
 
-__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
 // The bits of a number and back.
 __device__ __forceinline__ unsigned bits(float v) {
   return __float_as_uint(v);
@@ -206,22 +182,12 @@ struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
-    if (mask == 0) return;
+  __device__ __forceinline__ void add(const Real (&values)[n]) {
+    if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
     Real beyond[n];
-    if (mask == kAllOf<n>) {
-      if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
-      count += Real(n);
-    } else {
-#pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
-      if (count == Real(0)) begin(tree_sum(beyond) * detail::reciprocal_guess(Real(__popc(mask))));
-#pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
-      count += Real(__popc(mask));
-    }
+    for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+    count += Real(n);
     rest += tree_sum(beyond);
     Real squares = square(beyond[0]);
 #pragma unroll
@@ -262,8 +228,7 @@ struct Moments {
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
-  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
+  __device__ __forceinline__ static Real fma(Real a, Real b, Real c) { return ::fmaf(a, b, c); }
   __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
@@ -272,20 +237,18 @@ struct Moments {
 };
 
 // Number e of stored values that lie in words.
-template <class T>
 __device__ __forceinline__ Real real_of(const unsigned* words, int e) {
-  return to_real(reinterpret_cast<const T*>(words)[e]);
+  return to_real(reinterpret_cast<const f32*>(words)[e]);
 }
 
-template <class T>
 struct alignas(16) Packet {
-  static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
+  static constexpr int kWords = (kElements * 4 + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ Real real(int e) const {
-    return real_of<T>(words, e);
+    return real_of(words, e);
   }
-  __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
+  __device__ __forceinline__ void put(int e, const f32& value) { reinterpret_cast<f32*>(words)[e] = value; }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
 #pragma unroll
@@ -320,14 +283,11 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 }
 
 template <CacheHint kHint>
-__device__ __forceinline__ void load_words(Packet<f32>& packet, const f32* source) {
-  constexpr int kBytes = 16;
+__device__ __forceinline__ void load_words(Packet& packet, const f32* source) {
+  typedef Words<16> Access;
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const Words<kBytes> words = load_instruction<kHint>(reinterpret_cast<const Words<kBytes>*>(source + i * 4));
-#pragma unroll
-    for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-  }
+  for (int i = 0; i < 1; ++i)
+    reinterpret_cast<Access*>(packet.words)[i] = load_instruction<kHint>(reinterpret_cast<const Access*>(source + i * 4));
 }
 
 // What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
@@ -342,19 +302,15 @@ __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const W
   *target = words;
 }
 
-__device__ __forceinline__ void store_words(const Packet<f32>& packet, f32* target) {
-  constexpr int kBytes = 16;
+__device__ __forceinline__ void store_words(const Packet& packet, f32* target) {
+  typedef Words<16> Access;
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    Words<kBytes> words;
-#pragma unroll
-    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-    store_instruction(reinterpret_cast<Words<kBytes>*>(target + i * 4), words);
-  }
+  for (int i = 0; i < 1; ++i)
+    store_instruction(reinterpret_cast<Access*>(target + i * 4), reinterpret_cast<const Access*>(packet.words)[i]);
 }
 
 template <CacheHint kHint = CacheHint::none>
-__device__ __forceinline__ void read_linear(Packet<f32>& packet, const f32* base, const Position& position) {
+__device__ __forceinline__ void read_linear(Packet& packet, const f32* base, const Position& position) {
   const f32* source = base + position.linear;
   load_words<kHint>(packet, source);
 }
@@ -415,28 +371,15 @@ __device__ __forceinline__ float silu(float a) {
   return detail::gate(a, t, -t, 0.0f);
 }
 
-// Far below zero the exponential is denormal where the result is not: there its square root is multiplied in twice.
-__device__ __forceinline__ double silu(double a) {
-  double root = ::exp(0.5 * a);
-  if (a < -40.0) return a * root * root;
-  double e = ::exp(-::fabs(a));
-  return a * ((a < 0.0 ? e : 1.0) / (1.0 + e));
-}
-
 // CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
 __device__ __forceinline__ float rsqrt(float a) {
   return ::rsqrtf(a);
 }
 
-__device__ __forceinline__ double rsqrt(double a) {
-  return ::rsqrt(a);
-}
-
 }  // namespace ops
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <class T>
-__device__ __forceinline__ T load_element(const T* source) {
+__device__ __forceinline__ f32 load_element(const f32* source) {
   return *source;
 }
 
@@ -449,7 +392,7 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
 }
 
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
-__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const Position& position) {
+__device__ __forceinline__ void read_row(Packet& packet, const f32* base, const Index (&strides)[kCoordinates], const Position& position) {
   const f32 value = load_element(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
@@ -462,11 +405,9 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
-  const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = static_cast<int>(threadIdx.x);
   place.first = place.thread;
-  const Index row = block + place.group;
+  const Index row = block;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -491,18 +432,9 @@ __device__ __forceinline__ bool is_leader(const Place& place) { return place.thr
 
 __device__ __forceinline__ int tile_row() { return 0; }
 
-__device__ __forceinline__ unsigned mask_of() {
-  return kAllOf<kElements>;
-}
-
-template <class Stage>
-struct Slots {
-  Stage of_warp[1][kPartials + 1];
-};
-
 // What a thread holds of one step from pass to pass.
 struct alignas(16) Held {
-  Packet<f32> in_x;
+  Packet in_x;
 
   template <CacheHint kHint>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
@@ -512,11 +444,6 @@ struct alignas(16) Held {
     in_x.forget_uses();
   }
 };
-
-// One element of pass 0.
-__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
-  value_0 = in_x;
-}
 
 // What pass 0 accumulates.
 struct Stage1 {
@@ -535,26 +462,21 @@ struct Stage1 {
 #pragma unroll
     for (int g = 0; g < kStepsAtOnce; ++g) {
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(held[g].in_x.real(e), values_0[g * kElements + e]);
-      }
+      for (int e = 0; e < kElements; ++e) values_0[g * kElements + e] = held[g].in_x.real(e);
     }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g)
-      mask |= mask_of() << (g * kElements);
-    stage[0].a0.add(values_0, mask);
+    stage[0].a0.add(values_0);
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-#pragma unroll
-    for (int k = 0; k < 1; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-      row.t2 = stage[k].a0.average();
-      row.t4 = stage[k].a0.variance(Real(0));
-      row.t6 = row.t4 + 1e-05f;
-      row.t7 = ops::rsqrt(row.t6);
-    }
+    [[maybe_unused]] Row& row = rows[0];
+    row.t2 = stage[0].a0.average();
+    row.t4 = stage[0].a0.variance(Real(0));
+    row.t6 = row.t4 + 1e-05f;
+    row.t7 = ops::rsqrt(row.t6);
   }
+};
+
+struct Slots {
+  Stage1 of_warp[1][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
@@ -565,27 +487,17 @@ __device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
-#pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kWarps) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
-  }
+  if (lane < kWarps) total = partials[lane];
   merge_group_lanes(total);
   return total;
 }
 
 // Every thread of the thread group ends with what all of them have seen.
-__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots<Stage1>& slots) {
+__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots& slots) {
   merge_group_lanes(stage[0]);
   const int lane = place.thread % kLanes;
   const int warp = place.thread / kLanes;
-  Stage1* partials = slots.of_warp[place.group];
+  Stage1* partials = slots.of_warp[0];
   if (lane == 0) partials[warp] = stage[0];
   __syncthreads();
   stage[0] = merged(partials, lane);
@@ -603,22 +515,22 @@ __device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_wei
 
 // A block's shared memory.
 struct Shared {
-  Slots<Stage1> stage1;
+  Slots stage1;
   unsigned ticket, arrival;
 };
 
 // Results that vary within rows, of one vector.
 __device__ __forceinline__ void write_pass(const Params& p, const Position& position, Held& held, const Row (&rows)[1]) {
-  Packet<f32> in_weight;
+  Packet in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position);
-  Packet<f32> in_bias;
+  Packet in_bias;
   read_row(in_bias, p.in_bias, p.strides_in_bias, position);
-  Packet<f32> out;
+  Packet out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
     element_1(rows[0], held.in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
-    out.put(e, from_real<f32>(result_0));
+    out.put(e, result_0);
   }
   f32* target = p.out + position.linear;
   store_words(out, target);
@@ -725,7 +637,7 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 }
 
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
-__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage1>& slots, const Stage1* partials, Stage1* finals, Index tile) {
+__device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots& slots, const Stage1* partials, Stage1* finals, Index tile) {
   // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
   Stage1 stage[1];
 #pragma unroll 1
@@ -760,7 +672,7 @@ __device__ __forceinline__ Index end_of_chunk(const Params& p, Index chunk) {
 }
 
 // One pass over a chunk; true in the block that merged the row's accumulators.
-__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Shared& shared, Slots<Stage1>& slots, Real* partial_words, Real* final_words, Index tile,
+__device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place, Shared& shared, Slots& slots, Real* partial_words, Real* final_words, Index tile,
                                            Index chunk, unsigned* signals) {
   Stage1* partials = reinterpret_cast<Stage1*>(partial_words);
   Stage1* finals = reinterpret_cast<Stage1*>(final_words);

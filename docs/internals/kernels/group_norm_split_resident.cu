@@ -47,7 +47,6 @@ struct VectorStart {
 };
 
 struct Position : VectorStart {
-  static constexpr bool kInBounds = false, kIsFull = false;
   int begin, end;    // elements begin … end - 1 exist
   bool in_bounds;    // all of them do
   bool full_vector;  // and they lie in one line of the innermost dimension
@@ -55,16 +54,18 @@ struct Position : VectorStart {
 
 // In bounds, and in one line of the innermost dimension.
 struct FullVector : VectorStart {
-  static constexpr bool kInBounds = true, kIsFull = true;
   static constexpr int begin = 0, end = kElements;
   static constexpr bool in_bounds = true, full_vector = true;
 };
 
-// Whether what is read will be read again, from the L2 cache; or is written by nobody while the kernel runs, so that it may be read before
-// stores: without that the loads of a step wait for the stores of the one before. l1_evict_first: it leaves the caches
-// first, where what the producer wrote stays until it is read; kPrefetch256B: memory fetches what lies beside it, too.
-// Where something as long is written, both cost more than they gain.
-enum class CacheHint { none, evict_last, evict_first, read_only, l1_evict_first };
+// What one memory instruction moves.
+struct alignas(16) Words {
+  unsigned word[4];
+};
+
+// What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
+// meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
+typedef Words Chunk16;
 
 // The kernel's parameter.
 struct Params {
@@ -94,7 +95,6 @@ struct Place {
   Index at[kCoordinates];  // outer coordinates
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -108,9 +108,6 @@ struct Row {
   Real t6;
   Real t7;
 };
-
-// Nothing is loop-invariant.
-struct Hoisted {};
 
 // Rows that are held in shared memory: threads copy their vectors there on their own (cp.async needs no registers, so that many are under way)
 // and read back what they copied themselves, so that nobody waits for others. The first batch is reduced while the others are on their way.
@@ -130,19 +127,11 @@ __device__ __forceinline__ Real to_real(T v) {
   return static_cast<Real>(v);
 }
 
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-
-template <class T>
-__device__ __forceinline__ T from_real(double v);
-
-namespace detail {
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-  return __uint_as_float(v);
+__device__ __forceinline__ f16 from_real(float v) {
+  f16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
 }
-
-}  // namespace detail
 
 template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
@@ -151,33 +140,8 @@ __device__ __forceinline__ Real to_real(f16 v) {
   return static_cast<Real>(f);
 }
 
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
-  f16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
-  return r;
-}
-
-template <>
-__device__ __forceinline__ f16 from_real<f16>(double v) {
-  f16 r;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(v));
-  return r;
-}
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
-}
-
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
 }
 
 __device__ __forceinline__ auto known(const Position& position) {
@@ -196,8 +160,6 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
   if constexpr (kCount > 0) at[kFirst] = n;
 }
 
-namespace detail {
-
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
 __device__ __forceinline__ float reciprocal_guess(float d) {
   float r;
@@ -205,17 +167,8 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
   return r;
 }
 
-__device__ __forceinline__ double reciprocal_guess(double d) { return 1.0 / d; }
-
 // Where results round to few bits: 2 instructions, not 9, once per row, which may be one thread's few elements.
 __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * reciprocal_guess(count); }
-
-}  // namespace detail
-
-template <int n>
-constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
-
-__device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
 
 // The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
 template <int kFrom, int kTo, class Operation>
@@ -251,22 +204,12 @@ struct Moments {
   Real count = 0, mean = 0, deviations = 0, rest = 0;
 
   template <int n>
-  __device__ __forceinline__ void add(const Real (&values)[n], unsigned mask) {
-    if (mask == 0) return;
+  __device__ __forceinline__ void add(const Real (&values)[n]) {
+    if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
     Real beyond[n];
-    if (mask == kAllOf<n>) {
-      if (count == Real(0)) begin(tree_sum(values) * (Real(1) / Real(n)));
 #pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
-      count += Real(n);
-    } else {
-#pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] : Real(0);
-      if (count == Real(0)) begin(tree_sum(beyond) * detail::reciprocal_guess(Real(__popc(mask))));
-#pragma unroll
-      for (int i = 0; i < n; ++i) beyond[i] = has(mask, i) ? values[i] - mean : Real(0);
-      count += Real(__popc(mask));
-    }
+    for (int i = 0; i < n; ++i) beyond[i] = values[i] - mean;
+    count += Real(n);
     rest += tree_sum(beyond);
     Real squares = square(beyond[0]);
 #pragma unroll
@@ -277,7 +220,7 @@ struct Moments {
   __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
   // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others.
   __device__ __forceinline__ void settle() {
-    const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
+    const Real beyond = count > Real(0) ? rest * reciprocal_guess(count) : Real(0);
     mean += beyond;
     deviations = fma(-rest, beyond, deviations);
     rest = Real(0);
@@ -289,7 +232,7 @@ struct Moments {
   __device__ __forceinline__ void merge(const Moments& other) {
     if (other.count == Real(0)) return;
     const Real total = count + other.count;
-    const Real share = other.count * detail::reciprocal_guess(total);
+    const Real share = other.count * reciprocal_guess(total);
     const Real between = square(other.mean - mean) * (count * share);
     mean = (count > Real(0) ? mean * (Real(1) - share) : Real(0)) + other.mean * share;
     deviations = deviations + other.deviations + (count > Real(0) ? between : Real(0));
@@ -301,18 +244,17 @@ struct Moments {
     settle();
     const Real own = count;
     count = sum_of_lanes<kFrom, kTo>(own);
-    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * detail::reciprocal_guess(count)) : Real(0));
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * reciprocal_guess(count)) : Real(0));
     const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
     deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
-  __device__ __forceinline__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-  __device__ __forceinline__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
-  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
+  __device__ __forceinline__ static Real fma(Real a, Real b, Real c) { return ::fmaf(a, b, c); }
+  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(__uint_as_float(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
-    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
+    return over_count(deviations, freedom > Real(0) ? freedom : Real(0));
   }
 };
 
@@ -331,32 +273,14 @@ struct alignas(16) Packet {
     return real_of<T>(words, e);
   }
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = 0;
-  }
-};
-
-// What one memory instruction moves.
-template <int kBytes>
-struct alignas(kBytes) Words {
-  unsigned word[kBytes / 4];
 };
 
 __device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
-  constexpr int kBytes = 16;
+  typedef Words Access;
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    Words<kBytes> words;
-#pragma unroll
-    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-    *reinterpret_cast<Words<kBytes>*>(target + i * 8) = words;
-  }
+  for (int i = 0; i < 1; ++i)
+    *reinterpret_cast<Access*>(target + i * 8) = reinterpret_cast<const Access*>(packet.words)[i];
 }
-
-// What a thread keeps in shared memory is cut into chunks of 16 bytes, and those of all threads lie side by side, so that neighbours never
-// meet in a bank (CUDA C++ Programming Guide, shared memory), however much a thread keeps of a step.
-typedef Words<16> Chunk16;
 
 __device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
   Packet<f16> held;
@@ -365,46 +289,26 @@ __device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
   return held;
 }
 
-__device__ __forceinline__ void store_held(Chunk16* chunks16, const Packet<f16>& held) {
-#pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(Packet<f16>) / sizeof(Chunk16)); ++i) chunks16[i * kThreads] = reinterpret_cast<const Chunk16*>(&held)[i];
-}
-
 // Copies to shared memory that need no register and arrive later: none of a batch may be used before its thread has waited for it (PTX ISA, cp.async).
-template <int kBytes>
 __device__ __forceinline__ void copy_async(void* shared_address, const void* source) {
   const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared_address));
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(target), "l"(source), "n"(kBytes) : "memory");
-  }
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(source) : "memory");
 }
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
 __device__ __forceinline__ void copy_words(Chunk16* chunks16, const f16* source) {
-  constexpr int kBytes = 16;
 #pragma unroll
   for (int i = 0; i < 1; ++i) {
-    const int begin = i * kBytes;
-    copy_async<kBytes>(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
+    const int begin = i * 8 * 2;
+    copy_async(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
   }
 }
 
 template <class At>
 __device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const At& position) {
   const f16* source = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) {
-      Packet<f16> packet;
-      // Of a vector that is not in bounds, as it lies in memory.
-      packet.clear();
-      store_held(chunks16, packet);
-      return;
-    }
-  }
   copy_words(chunks16, source);
 }
 
@@ -418,7 +322,7 @@ __device__ __forceinline__ float exp2(float t) {
 
 // Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  return detail::reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
+  return reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
 }
 
 __device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
@@ -432,27 +336,15 @@ __device__ __forceinline__ float rsqrt(float a) {
   return ::rsqrtf(a);
 }
 
-__device__ __forceinline__ double rsqrt(double a) {
-  return ::rsqrt(a);
-}
-
 }  // namespace ops
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-template <class T>
-__device__ __forceinline__ T load_element(const T* source) {
-  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 2) {
-    unsigned short bits;
-    asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(source));
-    T value;
-    memcpy(&value, &bits, sizeof(T));
-    return value;
-  }
-  if constexpr (CacheHint::read_only == CacheHint::read_only && sizeof(T) == 4) {
+__device__ __forceinline__ f32 load_element(const f32* source) {
+  {
     unsigned bits;
     asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
-    T value;
-    memcpy(&value, &bits, sizeof(T));
+    f32 value;
+    memcpy(&value, &bits, 4);
     return value;
   }
   return *source;
@@ -466,34 +358,9 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
   return offset;
 }
 
-// Line by line, of which a vector seldom has elements of more than two.
-template <class At>
-__device__ __forceinline__ void read_lines(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position,
-                                           const Space& space) {
-  packet.clear();
-  Index at[kCoordinates];
-#pragma unroll
-  for (int d = 0; d < kCoordinates; ++d) at[d] = position.at[d];
-#pragma unroll 1
-  for (Index first = position.begin; first < position.end;) {
-    const f32 value = base[line_offset(at, strides)];
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      if (e >= first) packet.put(e, value);
-    }
-    first += space.extents[kCoordinates - 1] - at[kCoordinates - 1];
-    at[kCoordinates - 1] = space.extents[kCoordinates - 1] - 1;
-    advance(at, space);
-  }
-}
-
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
 template <class At>
-__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position,
-                                         const Space& space) {
-  if constexpr (!At::kIsFull) {
-    if (!position.full_vector) return read_lines(packet, base, strides, position, space);
-  }
+__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position) {
   const f32 value = load_element(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
@@ -502,11 +369,6 @@ __device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, c
 template <class At>
 __device__ __forceinline__ void write_linear(const Packet<f16>& packet, f16* base, const At& position) {
   f16* target = base + position.linear;
-  if constexpr (!At::kInBounds) {
-    if (!position.in_bounds) {
-      return;
-    }
-  }
   store_words(packet, target);
 }
 
@@ -517,11 +379,9 @@ __device__ __forceinline__ Index number_of(const Place& place, Index chunk, int 
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
-  const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = static_cast<int>(threadIdx.x);
   place.first = place.thread / 32 * (32 * kSteps) + place.thread % 32;
-  const Index row = block + place.group;
+  const Index row = block;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -547,37 +407,60 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
   return position;
 }
 
-template <class At>
-__device__ __forceinline__ unsigned mask_of(const At& position) {
-  return position.end > position.begin ? ((2u << (position.end - 1)) - 1) & ~((1u << position.begin) - 1) : 0;
-}
+// What a thread holds of one step from pass to pass.
+struct Held {
+  static constexpr int k_in_x = 0, k_after_in_x = k_in_x + sizeof(Packet<f16>) / sizeof(Chunk16);
+  static constexpr int kChunks16 = k_after_in_x;
+  Chunk16* chunks16;  // of one step, kThreads apart
 
-template <class Stage>
+  __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
+  template <class At>
+  __device__ __forceinline__ void load(const Params& p, const At& position) const {
+    copy_linear(chunks16 + k_in_x * kThreads, p.in_x, position);
+  }
+};
+
+// What pass 0 accumulates.
+struct Stage1 {
+  Moments a0;  // of in_x
+
+  __device__ __forceinline__ void merge(const Stage1& other) {
+    a0.merge(other.a0);
+  }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    a0.template merge_lanes<kFrom, kTo>();
+  }
+  __device__ __forceinline__ void recenter() { a0.recenter(); }
+  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const Held& held) {
+    Real values_0[kElements];
+    Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) values_0[e] = in_x.real(e);
+    stage[0].a0.add(values_0);
+  }
+  __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
+    [[maybe_unused]] Row& row = rows[0];
+    row.t2 = stage[0].a0.average();
+    row.t4 = stage[0].a0.variance(Real(0));
+    row.t6 = row.t4 + 1e-05f;
+    row.t7 = ops::rsqrt(row.t6);
+  }
+};
+
 struct Slots {
-  Stage of_warp[1][kPartials + 1];
+  Stage1 of_warp[1][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
-template <class Stage>
-__device__ __forceinline__ void merge_group_lanes(Stage& stage) {
+__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
   stage.template merge_lanes<1, kLanes>();
 }
 
 // All of a thread group's lanes in a warp end with what kCount partials are together.
-template <class Stage>
-__device__ __forceinline__ Stage merged(const Stage* partials, int lane) {
-  Stage total;
-#pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < (kThreads / 32)) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
-  }
+__device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
+  Stage1 total;
+  if (lane < (kThreads / 32)) total = partials[lane];
   merge_group_lanes(total);
   return total;
 }
@@ -592,33 +475,14 @@ __device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned l
 }
 
 // Of `count` elements those in full chunks of 16 bytes.
-template <class T>
-__device__ __forceinline__ void prefetch(const T* first, Index count) {
+__device__ __forceinline__ void prefetch(const f16* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
   if (begin < end) prefetch_l2(begin, end);
 }
 
-// What a thread holds of one step from pass to pass.
-struct Held {
-  static constexpr int k_in_x = 0, k_after_in_x = k_in_x + sizeof(Packet<f16>) / sizeof(Chunk16);
-  static constexpr int kChunks16 = k_after_in_x;
-  Chunk16* chunks16;  // of one step, kThreads apart
-
-  __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
-  template <class At>
-  __device__ __forceinline__ void load(const Params& p, const At& position) const {
-    copy_linear(chunks16 + k_in_x * kThreads, p.in_x, position);
-  }
-};
-
 __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {
   prefetch(p.in_x + first, count);
-}
-
-// One element of pass 0.
-__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
-  value_0 = in_x;
 }
 
 // One element of pass 1.
@@ -629,52 +493,9 @@ __device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_wei
   out = t16;
 }
 
-// What pass 0 accumulates.
-struct Stage1 {
-  Moments a0;  // of in_x
-
-  __device__ __forceinline__ void merge(const Stage1& other) {
-    a0.merge(other.a0);
-  }
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void merge_lanes() {
-    a0.template merge_lanes<kFrom, kTo>();
-  }
-  __device__ __forceinline__ void recenter() { a0.recenter(); }
-  template <class At>
-  __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const At (&positions)[1], const Held& held) {
-    Real values_0[kElements];
-#pragma unroll
-    for (int g = 0; g < 1; ++g) {
-      Packet<f16> in_x = load_held(held.at(g).chunks16 + Held::k_in_x * kThreads);
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(in_x.real(e), values_0[g * kElements + e]);
-      }
-    }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < 1; ++g)
-      mask |= mask_of(positions[g]) << (g * kElements);
-    stage[0].a0.add(values_0, mask);
-  }
-  __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-#pragma unroll
-    for (int k = 0; k < 1; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-      row.t2 = stage[k].a0.average();
-      row.t4 = stage[k].a0.variance(Real(0));
-      row.t6 = row.t4 + 1e-05f;
-      row.t7 = ops::rsqrt(row.t6);
-    }
-  }
-};
-
-__device__ __forceinline__ Hoisted load_hoisted(const Position&) { return {}; }
-
 // A block's shared memory.
 struct Shared {
-  Slots<Stage1> stage1;
+  Slots stage1;
   unsigned arrival, complete;
 };
 
@@ -683,22 +504,18 @@ template <class At>
 __device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Row (&rows)[1]) {
   Packet<f16> in_x = load_held(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
-  read_row(in_weight, p.in_weight, p.strides_in_weight, position, p.space);
+  read_row(in_weight, p.in_weight, p.strides_in_weight, position);
   Packet<f32> in_bias;
-  read_row(in_bias, p.in_bias, p.strides_in_bias, position, p.space);
+  read_row(in_bias, p.in_bias, p.strides_in_bias, position);
   Packet<f16> out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
     element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
-    out.put(e, from_real<f16>(result_0));
+    out.put(e, from_real(result_0));
   }
   write_linear(out, p.out, position);
 }
-
-__device__ __forceinline__ void write_rows() {}
-
-__device__ __forceinline__ void end_grid(int) {}
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p, Index sharers) {
@@ -706,11 +523,9 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
   constexpr int kChunk = kThreads * kSteps * kElements;  // of a row that is shared
   const Index tile = block / sharers;
-  const Index row = tile;
   const Index from = (block - tile * sharers) * kChunk;
-  const Index rows = p.rows - row < 1 ? p.rows - row : 1;
-  const Index left = rows * p.row_length - from;
-  prefetch_held(p, row * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
+  const Index left = p.row_length - from;
+  prefetch_held(p, tile * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
@@ -723,7 +538,7 @@ template <class Steps>
 __device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, Index chunk, int step,
                                                     Steps held, Stage1 (&stage)[1]) {
   const decltype(known(Position())) positions[1] = {known(locate(p, place, chunk, step))};
-  Stage1::accumulate(stage, positions, held);
+  Stage1::accumulate(stage, held);
 }
 
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
@@ -786,7 +601,6 @@ struct CopyStep {
 struct WriteStep {
   const Params& p;
   const Held& held;
-  const Hoisted& hoisted;
   const Row (&rows)[1];
   template <class At>
   __device__ __forceinline__ void operator()(int step, const At& position) const {
@@ -799,7 +613,7 @@ template <class Pass>
 __device__ __forceinline__ void each_batch(const Pass& pass) {
 #pragma unroll 1
   for (int batch = 0; batch < kSteps; batch += kCopyBatch) {
-    asm volatile("cp.async.wait_group %0;" ::"n"((kSteps / kCopyBatch - 1)) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(kSteps / kCopyBatch - 1) : "memory");
     end_of_batch();  // of nothing: so as many batches as before may still be on their way
     pass(batch);
   }
@@ -815,7 +629,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
         FullVector positions[1];
 #pragma unroll
         for (int g = 0; g < 1; ++g) positions[g] = run.at(step + g);
-        Stage1::accumulate(stage, positions, held.at(step));
+        Stage1::accumulate(stage, held.at(step));
       }
     });
     return;
@@ -828,11 +642,6 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
   });
 }
 
-__device__ __forceinline__ void write_staged(const Params& p, const Place& place, Index chunk, const Held& held,
-                                             const Hoisted& hoisted, const Row (&rows)[1]) {
-  each_step<true>(p, place, chunk, WriteStep{p, held, hoisted, rows}, [](int) {});
-}
-
 // Blocks tell each other through memory: data first, then a flag (CUDA C++ Programming Guide, memory fence functions). What other blocks wrote is
 // read past the L1 cache, which may still hold the line from before.
 __device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
@@ -842,13 +651,12 @@ __device__ __forceinline__ unsigned read_flag(const unsigned* flag) {
 // Values with a status (decoupled look-back): each word lies beside a flag in 8 bytes, which memory moves at once (PTX ISA, memory consistency model: of a
 // vector each element is moved at once, here of 64 bits). Where they lay was zero at launch. So no fence orders anything, and who reads needs no
 // other sign.
-template <class Stage>
 struct alignas(16) ValueWithStatus {
-  static constexpr int kWords = static_cast<int>(sizeof(Stage) / 4);
+  static constexpr int kWords = static_cast<int>(sizeof(Stage1) / 4);
   static constexpr int kPairs = (kWords + 1) / 2;
   unsigned long long words[2 * kPairs];
 
-  __device__ __forceinline__ void put(const Stage& stage) {
+  __device__ __forceinline__ void put(const Stage1& stage) {
     const unsigned* source = reinterpret_cast<const unsigned*>(&stage);
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
@@ -862,7 +670,7 @@ struct alignas(16) ValueWithStatus {
     }
   }
   // Whether all words have come.
-  __device__ __forceinline__ bool take(Stage& stage) const {
+  __device__ __forceinline__ bool take(Stage1& stage) const {
     unsigned* target = reinterpret_cast<unsigned*>(&stage);
     bool all = true;
 #pragma unroll
@@ -883,7 +691,7 @@ struct alignas(16) ValueWithStatus {
 
 // A share of `count` partials that other blocks left, `first` and every kStride-th after it: whoever came when, they merge in the same order. A chunk may be
 // on its way still. kAtOnce of them are under way together, for which registers must be free.
-__device__ __forceinline__ Stage1 merge_partials(const ValueWithStatus<Stage1>* partials, Index first, Index count) {
+__device__ __forceinline__ Stage1 merge_partials(const ValueWithStatus* partials, Index first, Index count) {
   Stage1 all;
 #pragma unroll 1
   for (; first < count; first += 96) {
@@ -905,7 +713,7 @@ __device__ __forceinline__ Stage1 merge_partials(const ValueWithStatus<Stage1>* 
 }
 
 // Warp 0 ends with what all threads of the block have accumulated.
-__device__ __forceinline__ void combine_chunk(Stage1& stage, Slots<Stage1>& slots) {
+__device__ __forceinline__ void combine_chunk(Stage1& stage, Slots& slots) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   merge_group_lanes(stage);
   if (lane == 0) slots.of_warp[0][threadIdx.x / 32] = stage;
@@ -927,7 +735,7 @@ __device__ __forceinline__ bool arrive(const Params& p, unsigned* arrivals, unsi
 
 // Leaves what the block has accumulated. True in all threads of a block whose row is complete; `stage` then is what all of the row have accumulated.
 // One warp reads that: partials of one row lie in few lines of the L2 cache, which all of its blocks want at the same time.
-__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots<Stage1>& slots, ValueWithStatus<Stage1>* partials, Index own,
+__device__ __forceinline__ bool meet(const Params& p, Shared& shared, Slots& slots, ValueWithStatus* partials, Index own,
                                      unsigned* arrivals, unsigned* state, Stage1& stage) {
   combine_chunk(stage, slots);
   if (threadIdx.x == 0) partials[own].put(stage);
@@ -958,7 +766,7 @@ __device__ __forceinline__ bool is_abandoned(const Params& p, unsigned* states, 
   return any != 0;
 }
 
-__device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const Held& held, ValueWithStatus<Stage1>* partials, Slots<Stage1>& slots) {
+__device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const Held& held, ValueWithStatus* partials, Slots& slots) {
   const Index block = static_cast<Index>(blockIdx.x);
   const Index tile = block / p.chunks;
   const Index own = block - tile * p.chunks;
@@ -980,10 +788,8 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
       if (!meet(p, shared, slots, partials + tile * p.chunks, own, &p.signals[tile], &states[own], stage[0])) return;
       Stage1::finish(stage, rows);
       is_last = static_cast<Index>(shared.arrival) == p.chunks - 1;
-      if (is_last) write_rows();
     }
-    write_staged(p, place, chunk, held, load_hoisted(locate(p, place, chunk, 0)), rows);
-    end_grid(static_cast<int>(chunk));
+    each_step<true>(p, place, chunk, WriteStep{p, held, rows}, [](int) {});
     if (!is_last || (is_own && !is_abandoned(p, states, shared.complete))) return;
 #pragma unroll 1
     while (next < p.chunks && read_flag(&states[next]) != kAbandoned) ++next;
@@ -996,5 +802,5 @@ extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_mean
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];
-  run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus<Stage1>*>(p.partials_1), shared.stage1);
+  run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus*>(p.partials_1), shared.stage1);
 }

@@ -11,7 +11,6 @@ typedef float Real;  // what the chain computes in
 typedef int Index;
 constexpr int kElements = 8;  // consecutive elements of a thread and step
 constexpr int kSteps = 2;  // steps of a pass, or of one round of it
-constexpr int kGroupThreads = 256;  // threads of a block share a row
 
 // IEEE binary16. Every GPU converts it, from double in one rounding too (PTX ISA, cvt).
 struct f16 {
@@ -21,6 +20,11 @@ struct f16 {
 // Where a thread's vector of kElements elements, kBeside apart, begins: in bounds, and in one line of the innermost dimension.
 struct Position {
   Index linear;            // of its first element
+};
+
+// What one memory instruction moves.
+struct alignas(16) Words {
+  unsigned word[4];
 };
 
 // The kernel's parameter.
@@ -41,7 +45,6 @@ struct Place {
   Index start;             // linear index of the row's first element
   int thread;              // in the thread group of this block
   int first;               // of its vectors in the thread group's share of the row
-  int group;               // of the block's thread groups
   bool exists;
 };
 
@@ -55,33 +58,13 @@ struct Row {
   Real t4;
 };
 
-// `to_real<Real>(v)`: a stored value as float or double. `from_real<T>(v)`: the stored value nearest to v. The integers
-// and floats that C++ itself has convert as C++ does; each other type overloads the one and specialises the other.
-template <class Real, class T>
-__device__ __forceinline__ Real to_real(T v) {
-  return static_cast<Real>(v);
-}
-
-template <class T>
-__device__ __forceinline__ T from_real(float v);
-
-namespace detail {
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-  return __uint_as_float(v);
-}
-
-}  // namespace detail
-
-template <class Real>
 __device__ __forceinline__ Real to_real(f16 v) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
   return static_cast<Real>(f);
 }
 
-template <>
-__device__ __forceinline__ f16 from_real<f16>(float v) {
+__device__ __forceinline__ f16 from_real(float v) {
   f16 r;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
@@ -99,16 +82,7 @@ __device__ __forceinline__ float exp(float a) { return fast::exp2(a * 0x1.715476
 
 }  // namespace fast
 
-namespace detail {
-
 __device__ __forceinline__ float exp_below(float a, float top) { return fast::exp(a - top); }
-
-}  // namespace detail
-
-template <int n>
-constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
-
-__device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
 
 // The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
 template <int kFrom, int kTo, class Operation>
@@ -152,39 +126,36 @@ __device__ __forceinline__ float maximum(float a, float b) {
 
 }  // namespace ops
 
-__device__ __forceinline__ Real infinity() { return Real(detail::from_bits(0x7f800000u)); }
-
 // The largest value, and the sum of exp(value - largest), in one pass: what was summed up is scaled when a larger value comes (Milakov and
 // Gimelshein 2018, "Online normalizer calculation for softmax").
 struct MaxSumExp {
-  Real largest = -infinity(), sum = 0;
+  Real largest = -Real(__uint_as_float(0x7f800000u)), sum = 0;
 
   __device__ __forceinline__ void merge(const MaxSumExp& other) {
     const Real top = ops::maximum(largest, other.largest);
     const Real base = shift(top);
-    sum = sum * detail::exp_below(largest, base) + other.sum * detail::exp_below(other.largest, base);
+    sum = sum * exp_below(largest, base) + other.sum * exp_below(other.largest, base);
     largest = top;
   }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
     const Real own = largest;
     largest = over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return ops::maximum(a, b); });
-    sum = sum_of_lanes<kFrom, kTo>(sum * detail::exp_below(own, shift(largest)));
+    sum = sum_of_lanes<kFrom, kTo>(sum * exp_below(own, shift(largest)));
   }
   // sum(exp(v - largest)), and sum(exp(v - (0 if largest is infinite, else largest))).
   __device__ __forceinline__ Real sumexp() const { return largest - largest == Real(0) ? sum : largest - largest; }
   // Nothing but -Inf so far: Inf - Inf would be NaN.
-  __device__ __forceinline__ static Real shift(Real top) { return top == -infinity() ? Real(0) : top; }
+  __device__ __forceinline__ static Real shift(Real top) { return top == -Real(__uint_as_float(0x7f800000u)) ? Real(0) : top; }
 };
 
-// The same, of a thread that keeps its exponentials for later passes: add() only finds the largest, and leaves -Inf where nothing exists; then
+// The same, of a thread that keeps its exponentials for later passes: add() only finds the largest; then
 // exponentiate() takes each value's exponential below that, and scale_to() is what makes those that lie below the row's largest of them.
 struct HeldSumExp : MaxSumExp {
   template <int n>
-  __device__ __forceinline__ void add(Real (&values)[n], unsigned mask) {
+  __device__ __forceinline__ void add(Real (&values)[n]) {
 #pragma unroll
     for (int i = 0; i < n; ++i) {
-      if (mask != kAllOf<n> && !has(mask, i)) values[i] = -infinity();
       largest = ops::maximum(largest, values[i]);
     }
   }
@@ -192,30 +163,28 @@ struct HeldSumExp : MaxSumExp {
   __device__ __forceinline__ void exponentiate(Real (&values)[n]) {
     const Real base = shift(largest);
 #pragma unroll
-    for (int i = 0; i < n; ++i) values[i] = detail::exp_below(values[i], base);
+    for (int i = 0; i < n; ++i) values[i] = exp_below(values[i], base);
     sum += tree_sum(values);
   }
   // Inf - Inf would be NaN also of those that are 0 beside a value of Inf; where nothing but -Inf is, exponentials are NaN.
   __device__ __forceinline__ Real scale_to(const MaxSumExp& row) const {
-    return largest == infinity() && row.largest == infinity() ? Real(1) : detail::exp_below(largest, row.largest);
+    return largest == Real(__uint_as_float(0x7f800000u)) && row.largest == Real(__uint_as_float(0x7f800000u)) ? Real(1) : exp_below(largest, row.largest);
   }
 };
 
 // Number e of stored values that lie in words.
-template <class T>
 __device__ __forceinline__ Real real_of(const unsigned* words, int e) {
-  return to_real<Real>(reinterpret_cast<const T*>(words)[e]);
+  return to_real(reinterpret_cast<const f16*>(words)[e]);
 }
 
-template <class T>
 struct alignas(16) Packet {
-  static constexpr int kWords = (kElements * static_cast<int>(sizeof(T)) + 3) / 4;
+  static constexpr int kWords = (kElements * 2 + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ Real real(int e) const {
-    return real_of<T>(words, e);
+    return real_of(words, e);
   }
-  __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
+  __device__ __forceinline__ void put(int e, const f16& value) { reinterpret_cast<f16*>(words)[e] = value; }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
   __device__ __forceinline__ void forget_uses() {
 #pragma unroll
@@ -223,50 +192,30 @@ struct alignas(16) Packet {
   }
 };
 
-// What one memory instruction moves.
-template <int kBytes>
-struct alignas(kBytes) Words {
-  unsigned word[kBytes / 4];
-};
-
-__device__ __forceinline__ void load_words(Packet<f16>& packet, const f16* source) {
-  constexpr int kBytes = 16;
+__device__ __forceinline__ void load_words(Packet& packet, const f16* source) {
+  typedef Words Access;
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const Words<kBytes> words = *reinterpret_cast<const Words<kBytes>*>(source + i * 8);
-#pragma unroll
-    for (int k = 0; k < kBytes / 4; ++k) packet.words[i * (kBytes / 4) + k] = words.word[k];
-  }
+  for (int i = 0; i < 1; ++i)
+    reinterpret_cast<Access*>(packet.words)[i] = *reinterpret_cast<const Access*>(source + i * 8);
 }
 
-__device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
-  constexpr int kBytes = 16;
+__device__ __forceinline__ void store_words(const Packet& packet, f16* target) {
+  typedef Words Access;
 #pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    Words<kBytes> words;
-#pragma unroll
-    for (int k = 0; k < kBytes / 4; ++k) words.word[k] = packet.words[i * (kBytes / 4) + k];
-    *reinterpret_cast<Words<kBytes>*>(target + i * 8) = words;
-  }
+  for (int i = 0; i < 1; ++i)
+    *reinterpret_cast<Access*>(target + i * 8) = reinterpret_cast<const Access*>(packet.words)[i];
 }
 
-__device__ __forceinline__ void read_linear(Packet<f16>& packet, const f16* base, const Position& position) {
+__device__ __forceinline__ void read_linear(Packet& packet, const f16* base, const Position& position) {
   const f16* source = base + position.linear;
   load_words(packet, source);
 }
 
-// The number of a thread's vector of a step in its row.
-__device__ __forceinline__ Index number_of(const Place& place, int step) {
-  return step * kBetween + place.first;
-}
-
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
   Place place;
-  const int thread = static_cast<int>(threadIdx.x);
-  place.group = thread / kGroupThreads;
-  place.thread = thread % kGroupThreads;
+  place.thread = static_cast<int>(threadIdx.x);
   place.first = place.thread;
-  const Index row = block + place.group;
+  const Index row = block;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
   place.start = place.row * p.row_length;
@@ -276,23 +225,14 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Place& place, int step) {
   Position position;
-  const Index first = number_of(place, step) * kElements;
+  const Index first = (step * kBetween + place.first) * kElements;
   position.linear = place.start + first;
   return position;
 }
 
-__device__ __forceinline__ unsigned mask_of() {
-  return kAllOf<kElements>;
-}
-
-template <class Stage>
-struct Slots {
-  Stage of_warp[1][kPartials + 1];
-};
-
 // What a thread holds of one step from pass to pass.
 struct alignas(16) Held {
-  Packet<f16> in_x;
+  Packet in_x;
   Real t3[kElements];
 
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
@@ -302,11 +242,6 @@ struct alignas(16) Held {
     in_x.forget_uses();
   }
 };
-
-// One element of pass 0.
-__device__ __forceinline__ void element_0(Real in_x, Real& value_0) {
-  value_0 = in_x;
-}
 
 // What pass 0 accumulates.
 struct Stage1 {
@@ -322,45 +257,32 @@ struct Stage1 {
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], Held* held) {
     Real values_0[kElements];
 #pragma unroll
-    for (int g = 0; g < 1; ++g) {
+    for (int e = 0; e < kElements; ++e) values_0[e] = held[0].in_x.real(e);
+    stage[0].a0.add(values_0);
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        element_0(held[g].in_x.real(e), values_0[g * kElements + e]);
-      }
-    }
-    unsigned mask = 0;
-#pragma unroll
-    for (int g = 0; g < 1; ++g)
-      mask |= mask_of() << (g * kElements);
-    stage[0].a0.add(values_0, mask);
-#pragma unroll
-    for (int g = 0; g < 1; ++g) {
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) held[g].t3[e] = values_0[g * kElements + e];
-    }
+    for (int e = 0; e < kElements; ++e) held[0].t3[e] = values_0[e];
   }
   __device__ __forceinline__ static void exponentiate(Stage1 (&stage)[1], Held (&held)[kSteps]) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) stage[0].a0.exponentiate(held[step].t3);
   }
   __device__ __forceinline__ static void rescale(const Stage1 (&own)[1], const Stage1 (&stage)[1], Held (&held)[kSteps]) {
-    Real scale[1];
-#pragma unroll
-    for (int k = 0; k < 1; ++k) scale[k] = own[k].a0.scale_to(stage[k].a0);
+    const Real scale = own[0].a0.scale_to(stage[0].a0);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) held[step].t3[e] *= scale[0];
+      for (int e = 0; e < kElements; ++e) held[step].t3[e] *= scale;
     }
   }
   __device__ __forceinline__ static void finish(const Stage1 (&stage)[1], Row (&rows)[1]) {
-#pragma unroll
-    for (int k = 0; k < 1; ++k) {
-      [[maybe_unused]] Row& row = rows[k];
-      row.t1 = stage[k].a0.largest;
-      row.t4 = stage[k].a0.sumexp();
-    }
+    [[maybe_unused]] Row& row = rows[0];
+    row.t1 = stage[0].a0.largest;
+    row.t4 = stage[0].a0.sumexp();
   }
+};
+
+struct Slots {
+  Stage1 of_warp[1][kPartials + 1];
 };
 
 // All of a thread group's lanes in a warp end with what they have together.
@@ -371,27 +293,17 @@ __device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
-#pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const int partial = i * kLanes + lane;
-    if (partial < kWarps) {
-      if (i == 0) {
-        total = partials[partial];
-      } else {
-        total.merge(partials[partial]);
-      }
-    }
-  }
+  if (lane < kWarps) total = partials[lane];
   merge_group_lanes(total);
   return total;
 }
 
 // Every thread of the thread group ends with what all of them have seen.
-__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots<Stage1>& slots) {
+__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots& slots) {
   merge_group_lanes(stage[0]);
   const int lane = place.thread % kLanes;
   const int warp = place.thread / kLanes;
-  Stage1* partials = slots.of_warp[place.group];
+  Stage1* partials = slots.of_warp[0];
   if (lane == 0) partials[warp] = stage[0];
   __syncthreads();
   stage[0] = merged(partials, lane);
@@ -407,8 +319,7 @@ __device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned l
 }
 
 // Of `count` elements those in full chunks of 16 bytes.
-template <class T>
-__device__ __forceinline__ void prefetch(const T* first, Index count) {
+__device__ __forceinline__ void prefetch(const f16* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
   if (begin < end) prefetch_l2(begin, end);
@@ -426,18 +337,18 @@ __device__ __forceinline__ void element_1(const Row& row, Real& t3, Real& out) {
 
 // A block's shared memory.
 struct Shared {
-  Slots<Stage1> stage1;
+  Slots stage1;
   unsigned ticket, arrival;
 };
 
 // Results that vary within rows, of one vector.
 __device__ __forceinline__ void write_pass(const Params& p, const Position& position, Held& held, const Row (&rows)[1]) {
-  Packet<f16> out;
+  Packet out;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
     Real result_0;
     element_1(rows[0], held.t3[e], result_0);
-    out.put(e, from_real<f16>(result_0));
+    out.put(e, from_real(result_0));
   }
   f16* target = p.out + position.linear;
   store_words(out, target);
@@ -447,9 +358,7 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
 __device__ __forceinline__ void prefetch_later_block(const Params& p) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
-  const Index row = block;
-  const Index rows = p.rows - row < 1 ? p.rows - row : 1;
-  prefetch_held(p, row * p.row_length, rows * p.row_length);
+  prefetch_held(p, block * p.row_length, p.row_length);
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
@@ -483,13 +392,11 @@ __device__ __forceinline__ void write_round(const Params& p, const Place& place,
 
 // One pass over what the thread group holds.
 __device__ __forceinline__ void reduce(const Place& place, Held (&held)[kSteps],
-                                       Row (&rows)[1], Slots<Stage1>& slots) {
+                                       Row (&rows)[1], Slots& slots) {
   Stage1 stage[1];
   accumulate_round(place, held, stage);
   Stage1::exponentiate(stage, held);
-  Stage1 own[1];
-#pragma unroll
-  for (int k = 0; k < 1; ++k) own[k] = stage[k];
+  const Stage1 own[1] = {stage[0]};
   combine(place, stage, slots);
   Stage1::rescale(own, stage, held);
   Stage1::finish(stage, rows);

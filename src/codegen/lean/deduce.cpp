@@ -41,7 +41,9 @@ std::optional<Type> declared_at(const Source& source, std::size_t i) {
   type.is_const = before < first && source.is(before, "const");
   const std::size_t start = type.is_const ? source.previous(before) : before;
   constexpr auto kBefore = std::to_array<std::string_view>({"(", ",", ";", "{", "}", "__shared__"});
-  if (start < source.size() && std::ranges::find(kBefore, source[start].text) == kBefore.end()) return std::nullopt;
+  const bool is_aligned = source.is(start, ")") && source.is(source[start].match - 1, "alignas");
+  const bool begins = start == source.size() || std::ranges::find(kBefore, source[start].text) != kBefore.end();
+  if (!begins && !is_aligned) return std::nullopt;
   type.text = source.between({first, last + 1});
   type.depth += depth_at(source, source.is(i + 1, ")") ? i + 2 : i + 1);
   return type;
@@ -96,6 +98,19 @@ std::optional<Type> type_of_member(const std::vector<Unit>& units, std::string_v
   return all;
 }
 
+// Of a member of a variable: of all types that have one of the name, unless the variable's is known.
+std::optional<Type> type_of_member_of(const std::vector<Unit>& units, std::size_t unit, std::size_t variable,
+                                      std::string_view name) {
+  const Source& source = units[unit].source();
+  const auto owner = type_of_name(source, function_around(units[unit], variable), source[variable].text);
+  for (const Unit& one : units) {
+    const bool is_owner = owner && owner->depth == 0 && one.kind == UnitKind::type && one.name == owner->text;
+    if (!is_owner) continue;
+    if (auto found = type_of_own_member(one, name)) return found;
+  }
+  return type_of_member(units, name);
+}
+
 // "__device__ __forceinline__ Position locate(…)": of a function that is the only one of its name.
 std::optional<Type> type_of_result(const std::vector<Unit>& units, std::string_view name) {
   std::optional<Type> all;
@@ -112,7 +127,17 @@ std::optional<Type> type_of_result(const std::vector<Unit>& units, std::string_v
   return all;
 }
 
-// A variable, a member of one, or a call.
+// "reinterpret_cast<const f16*>(words)"
+std::optional<Type> type_of_cast(const Source& source, Source::Range path) {
+  const std::size_t close = source[path.first + 1].match;
+  const bool is_const = source.is(path.first + 2, "const");
+  const std::size_t type = path.first + (is_const ? 3 : 2);
+  const bool is_pointer = source.is_word(type) && source.is(type + 1, "*") && close == type + 2;
+  if (!is_pointer || !source.is(close + 1, "(") || source[close + 1].match + 1 != path.last) return std::nullopt;
+  return Type{std::string(source[type].text), is_const, 1};
+}
+
+// A variable, a member of one, a call, or a cast.
 std::optional<Type> type_of_path(const std::vector<Unit>& units, std::size_t unit, Source::Range path) {
   const Source& source = units[unit].source();
   if (path.last == path.first + 1) {
@@ -121,7 +146,8 @@ std::optional<Type> type_of_path(const std::vector<Unit>& units, std::size_t uni
     return is_member ? type_of_own_member(units[unit], source[path.first].text) : found;
   }
   if (path.last == path.first + 3 && source.is(path.first + 1, ".") && source.is_word(path.last - 1))
-    return type_of_member(units, source[path.last - 1].text);
+    return type_of_member_of(units, unit, path.first, source[path.last - 1].text);
+  if (source.is(path.first, "reinterpret_cast") && source.is(path.first + 1, "<")) return type_of_cast(source, path);
   if (source.is(path.first + 1, "(") && source[path.first + 1].match + 1 == path.last)
     return type_of_result(units, source[path.first].text);
   return std::nullopt;
@@ -134,6 +160,11 @@ std::optional<Type> type_of(const std::vector<Unit>& units, std::size_t unit, So
   for (; last > argument.first && source.is(last - 1, "]"); last = source[last - 1].match) ++indices;
   if (!source.is_word(argument.first)) return std::nullopt;
   auto type = type_of_path(units, unit, {argument.first, last});
+  if (!type && indices == 0) {  // a pointer and how far on
+    const std::size_t plus = source.is(argument.first + 1, ".") ? argument.first + 3 : argument.first + 1;
+    if (plus + 1 < argument.last && source.is(plus, "+")) type = type_of_path(units, unit, {argument.first, plus});
+    if (type && type->depth != 1) return std::nullopt;
+  }
   if (type) type->depth -= indices;
   return type;
 }

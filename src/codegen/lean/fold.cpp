@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 #include "codegen/operators.hpp"
@@ -47,6 +48,8 @@ Fold::Fold(const Source& source, const KnownNames& names) : source_(source), nam
     known_before_.push_back(before);
     const Token& token = source[i];
     if (token.kind == Kind::number) before += is_number(token) ? 1 : 0;
+    const bool compares_enumerators = i > 1 && (source.is(i, "==") || source.is(i, "!=")) && source.is(i - 2, "::");
+    before += compares_enumerators ? 1 : 0;
     if (token.kind != Kind::word) continue;
     const bool is_member = i > 0 && (source.is(i - 1, ".") || source.is(i - 1, "::"));
     const bool may_be = token.text == "true" || token.text == "false" || token.text == "sizeof" ||
@@ -188,8 +191,17 @@ Fold::Expression Fold::literal(const Expression& left, const Expression& right, 
   return {left.first, right.last, known.text(), kOperand, known};
 }
 
+// "CacheHint::none": enumerators begin with a small letter, constants do not.
+bool Fold::is_enumerator(const Expression& one) const {
+  return one.last == one.first + 3 && source_.is_word(one.first) && source_.is(one.first + 1, "::") &&
+         std::islower(static_cast<unsigned char>(source_[one.first + 2].text.front())) != 0;
+}
+
 Fold::Expression Fold::combined(Expression left, std::size_t at, const Sign& sign, Expression right) const {
   const std::string_view text = source_[at].text;
+  const bool compares = text == "==" || text == "!=";
+  if (compares && is_enumerator(left) && is_enumerator(right))
+    return literal(left, right, {(left.text == right.text) == (text == "=="), true});
   std::string joined = left.text + gap(at) + std::string(text) +
                        (sign.tokens == 2 ? std::string(source_[at + 1].text) : "") + gap(at + sign.tokens) + right.text;
   if (sign.apply != nullptr && left.known && right.known) {

@@ -63,6 +63,7 @@ class Fold {
   std::optional<Expression> operand(std::size_t& i, std::size_t last) const;
   std::optional<Expression> leaf(std::size_t i, std::size_t last) const;
   std::optional<Expression> in_parentheses(std::size_t open) const;
+  bool is_enumerator(const Expression& one) const;
   Expression combined(Expression left, std::size_t at, const Sign& sign, Expression right) const;
   std::optional<Expression> neutral(std::string_view sign, const Expression& left, const Expression& right) const;
   Expression literal(const Expression& left, const Expression& right, Known known) const;

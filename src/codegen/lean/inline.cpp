@@ -75,9 +75,10 @@ class InPlace {
     return false;
   }
 
+  enum class Form : unsigned char { plain, call, computes };
   struct Expression {
     Range range;
-    bool computes = false;  // is more than a call or a name
+    Form form = Form::plain;
   };
 
   // "return f(…);", "f(…);" or "return name;": a call or a name. "return a * b;" where one place wants it.
@@ -92,9 +93,22 @@ class InPlace {
     const std::size_t open = source_.call_of(range.first);
     const bool is_call = open < source_.size() && source_[open].match + 1 == range.last;
     if (is_call && is_plain_text({open + 1, range.last - 1}, false)) return Expression{range};
+    // With other calls among its arguments, or what is computed of names.
+    const bool is_cast = source_[range.first].text.ends_with("_cast");
+    if (is_call && !is_cast && is_pure({open + 1, range.last - 1})) return Expression{range, Form::call};
     // Whatever computes something has its name for a reason, if it is wanted twice.
     const bool computes = returns && function_.calls.size() == 1 && is_plain_text(range, true);
-    return computes ? std::optional(Expression{range, true}) : std::nullopt;
+    return computes ? std::optional(Expression{range, Form::computes}) : std::nullopt;
+  }
+
+  // Whatever is called, nothing is assigned, and no block stands there.
+  bool is_pure(Range range) const {
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      if (!is_code(source_[i]) || source_.is(i, "{") || source_.is(i, "[") || source_.is(i, "=") ||
+          (source_.is_word(i) && source_.is_changed(i)))
+        return false;
+    }
+    return true;
   }
 
   // Without calls, and where it does not compute without operators.
@@ -164,12 +178,13 @@ class InPlace {
     const auto arguments = arguments_of(call);
     if (!arguments) return std::nullopt;
     const Range expression = found.range;
-    if (found.computes && std::ranges::find(arguments->simple, false) != arguments->simple.end()) return std::nullopt;
+    const bool is_plain = found.form == Form::plain;
+    if (!is_plain && std::ranges::find(arguments->simple, false) != arguments->simple.end()) return std::nullopt;
     for (std::size_t k = 0; k < names_.size(); ++k) {
       const int mentioned = names_[k].empty() ? 0 : mentions(names_[k], expression);
       if (mentioned > 1 && !arguments->simple[k]) return std::nullopt;
       if (mentioned == 0 && !arguments->simple[k]) return std::nullopt;
-      if (mentioned > 0 && names_[k] == source_[expression.first].text && expression.last > expression.first + 1)
+      if (mentioned > 0 && names_[k] == source_[expression.first].text && source_.is(expression.first + 1, "("))
         return std::nullopt;  // calls what it is given
       if (mentioned > 0 && !arguments->simple[k] && expression.last > expression.first + 1 &&
           !is_item(names_[k], expression))
@@ -177,7 +192,8 @@ class InPlace {
     }
     const Source& source = units_[call.unit].source();
     return Edit{source[call.name].begin, source[source[call.name + 1].match].end,
-                found.computes ? "(" + text_with(expression, *arguments) + ")" : text_with(expression, *arguments)};
+                found.form == Form::computes ? "(" + text_with(expression, *arguments) + ")"
+                                             : text_with(expression, *arguments)};
   }
 
   // An argument alone, where any expression may stand.
@@ -205,7 +221,8 @@ class InPlace {
         !source_.is(function_.head.name - 1, "void"))
       return std::nullopt;
     // What branches stays with its function: in the caller the compiler would meet it later, and assign registers otherwise.
-    const bool branches = mentions("for", body_) > 0 || mentions("while", body_) > 0 || mentions("if", body_) > 0;
+    const bool branches = mentions("for", body_) > 0 || mentions("while", body_) > 0 || mentions("if", body_) > 0 ||
+                          mentions("?", body_) > 0;
     if (branches || mentions("return", body_) > 0 || clashes(call)) return std::nullopt;
     if (lines_of(around.text()) + lines_of(unit_.text()) > kMostLines) return std::nullopt;
     const std::size_t begin = source.line_begin(source[call.name].begin);

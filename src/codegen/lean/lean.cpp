@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/lean/concrete.hpp"
 #include "codegen/lean/idle.hpp"
 #include "codegen/lean/inline.hpp"
 #include "codegen/lean/known.hpp"
@@ -34,6 +35,8 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
     again = lean::drop_stateless_types(units) || again;
     if (leanness == Leanness::used) continue;
     again = lean::drop_parameters(units) || again;
+    again = lean::make_concrete(units) || again;
+    again = lean::drop_details(units) || again;
     if (!again) again = lean::write_in_place(units, entry);
   }
   return lean::print(header, lean::in_reading_order(units));

@@ -249,8 +249,18 @@ class Parameters {
     for (std::size_t i = first > function_.head.body ? function_.head.body : source_[first].match;
          i < source_[function_.head.body].match; ++i) {
       if (source_.is(i, name) && !source_.is_member(i))
-        edits[function_.unit].push_back({source_[i].begin, source_[i].end, by});
+        edits[function_.unit].push_back(
+            {source_[i].begin, source_[i].end, stands_alone(i) ? without_parentheses(by) : by});
     }
+  }
+
+  // Whether no operator stands beside token i.
+  bool stands_alone(std::size_t i) const {
+    const bool begins = source_.is(i - 1, "=") || source_.is(i - 1, "(") || source_.is(i - 1, ",");
+    return begins && (source_.is(i + 1, ";") || source_.is(i + 1, ")") || source_.is(i + 1, ","));
+  }
+  static std::string without_parentheses(const std::string& text) {
+    return text.starts_with("(") && text.ends_with(")") ? text.substr(1, text.size() - 2) : text;
   }
 
   const std::vector<Unit>& units_;

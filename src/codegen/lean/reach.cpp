@@ -195,19 +195,34 @@ bool is_data(const Unit& unit) {
          !unit.source().is(0, "template") && unit.heads().empty();
 }
 
-// Whose text mentions whose name: what must stand above. A template may call what stands below.
-std::vector<std::vector<std::size_t>> needs_of(const std::vector<Unit>& units) {
+// Whose text mentions whose name: what must stand above, and what had better, since a template may call what stands below if its arguments
+// decide which function that is.
+struct Needs {
+  std::vector<std::vector<std::size_t>> must, better;
+
+  // Whether `from` must stand below `unit`.
+  bool is_below(std::size_t from, std::size_t unit, std::vector<bool>& seen) const {
+    if (from == unit) return true;
+    if (seen[from]) return false;
+    seen[from] = true;
+    return std::ranges::any_of(must[from], [&](std::size_t n) { return is_below(n, unit, seen); });
+  }
+};
+
+Needs needs_of(const std::vector<Unit>& units) {
   std::unordered_map<std::string_view, std::vector<std::size_t>> by_name;
   for (std::size_t i = 0; i < units.size(); ++i) by_name[units[i].name].push_back(i);
-  std::vector<std::vector<std::size_t>> needs(units.size());
+  Needs needs{std::vector<std::vector<std::size_t>>(units.size()), std::vector<std::vector<std::size_t>>(units.size())};
   for (std::size_t i = 0; i < units.size(); ++i) {
     for (const Use& use : uses_of(units[i], [&](std::string_view name) { return by_name.contains(name); })) {
       for (const std::size_t other : by_name.find(use.name)->second) {
         const bool is_meant = units[other].kind != UnitKind::function || use.arguments != kNone;
-        const bool may_be_below = units[other].kind == UnitKind::function &&
-                                  (units[i].source().is(0, "template") || units[i].scope != units[other].scope);
+        const bool is_elsewhere = units[i].scope != units[other].scope && use.scope != units[other].scope;
+        const bool may_be_below =
+            units[other].kind == UnitKind::function && (units[i].source().is(0, "template") || is_elsewhere);
         const bool is_other = units[other].name != units[i].name;
-        if (is_meant && (other < i || (other > i && is_other && !may_be_below))) needs[i].push_back(other);
+        if (!is_meant || other == i || (other > i && !is_other)) continue;
+        (other > i && may_be_below ? needs.better : needs.must)[i].push_back(other);
       }
     }
   }
@@ -221,15 +236,19 @@ std::vector<Unit> reached(std::vector<Unit> units, std::string_view entry) {
 }
 
 std::vector<const Unit*> in_reading_order(const std::vector<Unit>& units) {
-  const auto needs = needs_of(units);
+  const Needs needs = needs_of(units);
   std::vector<bool> is_first(units.size());
   for (std::size_t i = 0; i < units.size(); ++i)
-    is_first[i] = is_data(units[i]) && std::ranges::all_of(needs[i], [&](std::size_t n) { return is_first[n]; });
+    is_first[i] = is_data(units[i]) && std::ranges::all_of(needs.must[i], [&](std::size_t n) { return is_first[n]; });
   std::vector<const Unit*> order;
   std::vector<char> is_visited(units.size());
   const auto visit = [&](const auto& self, std::size_t i) -> void {
     if (std::exchange(is_visited[i], 1) != 0) return;
-    for (const std::size_t n : needs[i]) self(self, n);
+    for (const std::size_t n : needs.must[i]) self(self, n);
+    for (const std::size_t n : needs.better[i]) {
+      std::vector<bool> seen(units.size());
+      if (!needs.is_below(n, i, seen)) self(self, n);
+    }
     order.push_back(&units[i]);
   };
   for (std::size_t i = 0; i < units.size(); ++i) {

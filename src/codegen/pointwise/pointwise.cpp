@@ -9,6 +9,7 @@
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
+#include "codegen/pointwise/tiles.hpp"
 #include "codegen/prelude.hpp"
 #include "codegen/source.hpp"
 
@@ -31,8 +32,8 @@ class PointwiseEmitter {
 
   std::string emit() {
     require_sections();
-    const std::string chain =
-        write_chain(program_, kernel_, input_kinds_, chain_);  // also requires the sections of its operations
+    const std::string chain = write_chain(program_, kernel_, input_kinds_, chain_,
+                                          returns_result());  // also requires the sections of its operations
     std::string out = write_header(program_, kernel_);
     out += prelude_.take();
     out += settings();
@@ -76,6 +77,8 @@ class PointwiseEmitter {
   }
 
  private:
+  // Of one result, which the chain returns.
+  bool returns_result() const { return kernel_.outputs.size() == 1; }
   // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
   bool by_row() const { return kernel_.map<plan::Flat>() == nullptr; }
   bool divisible_rows() const { return !by_row() && kernel_.map<plan::Flat>()->divisible_rows; }
@@ -120,26 +123,9 @@ class PointwiseEmitter {
     out +=
         fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n", has_one_way());
     out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls(program_));
-    if (transpose_map() != nullptr) {
-      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
-      out += fmt::format("constexpr int kLanes = {};  // threads side by side along the inputs' contiguous dimension\n",
-                         transpose_map()->input_threads);
-      out += "constexpr int kInputExtent = kLanes * kElements;  // lines of a tile\n";
-      out += "constexpr int kOutputExtent = kThreads / kLanes * kSteps;  // elements of such a line\n";
-      out += fmt::format("constexpr int kTileOverlap = {};  // of them, that the next tile computes too\n",
-                         transpose_map()->tile_overlap);
-      out += "constexpr int kOwn = kOutputExtent - kTileOverlap;\n";
-      return out + "\n";
-    }
+    if (transpose_map() != nullptr) return out + tile_constants(kernel_, *transpose_map()) + "\n";
     out += fmt::format("constexpr bool kHasRest = {};  // elements behind the last full vector\n", has_rest());
-    if (tiled_map() != nullptr) {
-      out += fmt::format("constexpr int kThreads = {};  // of a block\n", kernel_.threads);
-      out += fmt::format("constexpr int kLanes = {};  // of a warp, side by side along the inputs' dimension\n",
-                         tiled_map()->input_lanes);
-      out += fmt::format(
-          "constexpr int kInputExtent = {};  // threads of a block side by side along the inputs' dimension\n",
-          tiled_map()->input_threads);
-    }
+    if (tiled_map() != nullptr) out += tile_constants(kernel_, *tiled_map());
     return out + "\n";
   }
 
@@ -321,7 +307,7 @@ class PointwiseEmitter {
                       hoisted ? "    " : "      ", type, name, hoisted ? "hoisted" : "epilogues[step]");
       return fmt::format("real_{}[i]", name);
     };
-    const std::string call = call_of_chain(of_input, "result_{}[i][step]");
+    const std::string call = statement_of_chain(of_input, "result_{}[i][step]");
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       before += fmt::format("    {} result_{}[kPair][kSteps];\n", result_type(i), i);
       puts += fmt::format("#pragma unroll\n    for (int i = 0; i < kPair; ++i) put(shared.{}, e + i, result_{}[i]);\n",
@@ -383,8 +369,12 @@ class PointwiseEmitter {
     if (is_packed(operand.dtype))
       return fmt::format("{0}{1}_packed({2}, p.{2} + {3} / 2);\n", indent, way, name,
                          packed_offset(operand, name, "position"));
-    if (operand.access == Access::linear)
-      return fmt::format("{0}{1}_wide<{2}>({3}, p.{3} + position.linear);\n", indent, way, operand.width, name);
+    if (operand.access == Access::linear) {
+      const char* const pattern = has_bytes(kernel_) ? "{0}{1}_wide<{2}>({3}, p.{3} + position.linear);\n"
+                                  : way == "load"    ? "{0}copy_wide<{2}>({3}, p.{3} + position.linear);\n"
+                                                     : "{0}copy_wide<{2}>(p.{3} + position.linear, {3});\n";
+      return fmt::format(fmt::runtime(pattern), indent, way, operand.width, name);
+    }
     if (operand.access == Access::row && !by_row()) {
       // One value for all of a full vector: what the chain makes of it alone is computed once.
       const std::string one = fmt::format("{0}[0] = p.{0}[offset_of(position.at, p.strides_{0})];\n", name);
@@ -483,8 +473,15 @@ class PointwiseEmitter {
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
     for (const Value value : codegen::counts_of(program_)) arguments.push_back("p." + count_name(value));
+    if (returns_result()) return fmt::format("chain({})", fmt::join(arguments, ", "));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) arguments.push_back(fmt::format(result, i));
     return fmt::format("chain({})", fmt::join(arguments, ", "));
+  }
+  // The same as a statement that leaves the results in variables of that pattern.
+  template <class OfInput>
+  std::string statement_of_chain(const OfInput& of_input, fmt::format_string<std::size_t&> result) const {
+    std::size_t first = 0;
+    return (returns_result() ? fmt::format(result, first) + " = " : "") + call_of_chain(of_input, result);
   }
 
   // Element by element; two at a time where one of 8 bits is among the operands, whose types convert two together.
@@ -498,8 +495,10 @@ class PointwiseEmitter {
       return computed(operand, type, element);
     };
     const std::string call = call_of_chain(of_input, "result_{}");
-    std::string before;
-    std::string after;
+    if (returns_result())
+      return fmt::format("#pragma unroll\n{}for (int e = 0; e < kElements; ++e) {}[e] = {};\n", indent,
+                         output_name(program_, 0), stored(0, call));
+    std::string before, after;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       before += fmt::format("{}  {} result_{};\n", indent, result_type(i), i);
       after +=
@@ -518,7 +517,7 @@ class PointwiseEmitter {
           fmt::format("{0}  {1} real_{2}[kPair];\n{0}  to_reals<kPair>({2} + e, real_{2});\n", indent, type, name);
       return fmt::format("real_{}[i]", name);
     };
-    const std::string call = call_of_chain(of_input, "result_{}[i]");
+    const std::string call = statement_of_chain(of_input, "result_{}[i]");
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       before += fmt::format("{}  {} result_{}[kPair];\n", indent, result_type(i), i);
       after += fmt::format("{}  from_reals<kPair>(result_{}, {} + e);\n", indent, i, output_name(program_, i));
@@ -545,17 +544,17 @@ class PointwiseEmitter {
       return computed(operand, type, element_of(program_, kernel_, i, offset));
     };
     const std::string call = call_of_chain(of_input, "result_{}");
-    std::string results;
-    std::string stores;
+    std::string body, stores;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      results += fmt::format("  {} result_{};\n", result_type(i), i);
-      stores += fmt::format("  p.{}[i] = {};\n", output_name(program_, i), stored(i, fmt::format("result_{}", i)));
+      if (!returns_result()) body += fmt::format("  {} result_{};\n", result_type(i), i);
+      stores += fmt::format("  p.{}[i] = {};\n", output_name(program_, i),
+                            stored(i, returns_result() ? call : fmt::format("result_{}", i)));
     }
+    if (!returns_result()) body += fmt::format("  {};\n", call);
     return fmt::format(
         "// One element alone.\n__device__ __forceinline__ void element(const Params& p, const Uniforms&{}, Index i) "
-        "{{\n"
-        "{}  {};\n{}}}\n\n",
-        reads(Access::uniform) ? " uniforms" : "", results, call, stores);
+        "{{\n{}}}\n\n",
+        reads(Access::uniform) ? " uniforms" : "", body + stores);
   }
 
   // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__: nothing takes its

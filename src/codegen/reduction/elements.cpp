@@ -96,7 +96,19 @@ std::string ReductionPasses::element_text(int pass, const ElementLoop& loop) {
   return body;
 }
 
+// The operand that a pass accumulates as it is, or -1 where it does anything else with its elements.
+int ReductionPasses::only_operand(int pass, const std::vector<ElementLoop>& loops) {
+  const ElementLoop& loop = loops[0];
+  const bool is_plain = loops.size() == 1 && loop.lanes.empty() && loop.outputs.empty() && loop.fed.size() == 1 &&
+                        loop.inputs.size() == 1 && !knows_segments(loops);
+  if (!is_plain || !element_text(pass, loop).empty()) return -1;
+  const Value value = reduction_.structure.accumulators[loop.fed[0]].argument;
+  const bool is_it = chain_.argument(value, Kind::real) == input_name(program_, loop.inputs[0]);
+  return is_it ? static_cast<int>(loop.inputs[0]) : -1;
+}
+
 std::string ReductionPasses::element_function(int pass, std::size_t k, const std::vector<ElementLoop>& loops) {
+  if (only_operand(pass, loops) >= 0) return "";
   const ElementLoop& loop = loops[k];
   std::vector<std::string> parameters = {"const Params& p", "const Uniforms& uniforms", "const Row& row"};
   if (knows_segments(loops)) parameters.push_back("const SegmentValues& of_segment");
@@ -184,13 +196,17 @@ std::string ReductionPasses::one_loop(int pass, std::size_t k, const std::vector
   std::string after;
   std::vector<std::string> arguments = {"p", "uniforms", "rows[kRows == 1 ? 0 : e]"};
   if (knows_segments(loops)) arguments.emplace_back("of_segment");
-  for (const std::size_t i : loop.inputs) {
+  const auto element_of_input = [&](std::size_t i) {
     const std::string name = input_name(program_, i);
     const bool is_register = reduction_.residency.held[i] && !reduction_.is_in_shared_memory();
-    arguments.push_back(is_register || is_common(i) ? element_of(i, fmt::format("{}.{}", held, name))
-                        : !reduction_.residency.hoisted[i] && is_per_segment(pass, i) ? "of_segment." + name
-                                                                                      : element_of(i, name));
-  }
+    return (is_register || is_common(i) ? element_of(i, fmt::format("{}.{}", held, name))
+            : !reduction_.residency.hoisted[i] && is_per_segment(pass, i) ? "of_segment." + name
+                                                                          : element_of(i, name));
+  };
+  if (const int operand = only_operand(pass, loops); operand >= 0)
+    return fmt::format("#pragma unroll\n{}for (int e = 0; e < kElements; ++e) values_{}[{}] = {};\n", indent,
+                       loop.fed[0], values, element_of_input(static_cast<std::size_t>(operand)));
+  for (const std::size_t i : loop.inputs) arguments.push_back(element_of_input(i));
   for (const Value value : reduction_.residency.saved) {
     if (!is_seen_by(pass, value)) continue;
     const std::string name = fmt::format("t{}", chain_.unshaped(value));

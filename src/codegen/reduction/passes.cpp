@@ -368,6 +368,12 @@ std::string ReductionPasses::read_hoisted(int pass, const std::string& indent, s
   return out;
 }
 
+bool ReductionPasses::hoists() const {
+  return reduction_.is_in_shared_memory() &&
+         std::ranges::any_of(inputs_of(reduction_.structure.output_pass),
+                             [&](std::size_t i) { return reduction_.residency.hoisted[i]; });
+}
+
 // Of rows in shared memory, where passes have loops: the loop-invariant operands of the last one. They exist or they do not, as the plan promises.
 std::string ReductionPasses::hoisted_struct() {
   std::string members;
@@ -379,9 +385,7 @@ std::string ReductionPasses::hoisted_struct() {
     members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
     reads += "    " + access("read", kernel_.inputs[i], "hoisted." + name, name, "known<true>(first)");
   }
-  if (members.empty())
-    return "// Nothing is loop-invariant.\nstruct Hoisted {};\n"
-           "__device__ __forceinline__ Hoisted load_hoisted(const Params&, const Position&) { return {}; }\n\n";
+  if (members.empty()) return "";
   return fmt::format(
       "// Loop-invariant operands, read with a thread's first vector.\nstruct Hoisted {{\n{}}};\n"
       "__device__ __forceinline__ Hoisted load_hoisted(const Params& p, const Position& first) {{\n  Hoisted "

@@ -110,6 +110,8 @@ class ReductionPasses {
   std::string read_hoisted(int pass, const std::string& indent, std::string_view position);
   /// The struct Hoisted: the same for the pass that writes staged rows, read by load_hoisted() before that pass begins; and what takes it apart.
   std::string hoisted_struct();
+  /// Whether there is one: rows lie in shared memory, and some operand of that pass is loop-invariant.
+  bool hoists() const;
   std::string take_hoisted() const;
   /// The function write_batch, which computes a batch of results and puts those that are transposed into their tile.
   std::string write_batch();
@@ -118,6 +120,7 @@ class ReductionPasses {
 
  private:
   PassNeeds needs_of(int pass) const;
+  int only_operand(int pass, const std::vector<ElementLoop>& loops);
   std::string element_function(int pass, std::size_t k, const std::vector<ElementLoop>& loops);
   std::string element_text(int pass, const ElementLoop& loop);
   static std::string name_of_element(int pass, std::size_t k, const std::vector<ElementLoop>& loops);

@@ -128,6 +128,23 @@ class ReductionEmitter {
            (!reduction_.layout.inner_reduction || reduction_.layout.reduced == 1 || reduction_.layout.whole_lines ||
             any_operand([](const OperandPlan& operand) { return operand.access == Access::contiguous; }));
   }
+  // Each thread has a full vector in every step.
+  bool has_full_vectors_alone() const { return reduction_.threads.full && (has_whole_lines() || !passes_.gathers()); }
+  // Threads that read a row step by step leave out vectors that do not exist. Those that hold one take all of their steps.
+  bool masks_values() const {
+    if (has_segments() || reduction_.lane_segments || has_grid_reduction() || reduction_.columns) return true;
+    if (has_full_vectors_alone() && !reduction_.is_in_shared_memory()) return false;
+    const bool step_by_step = reduction_.is_in_shared_memory() || !reduction_.is_resident();
+    return !step_by_step || !has_whole_vectors() || kernel_.tuning.batch != 1;
+  }
+  // Every vector that is loaded or written is full.
+  bool moves_full_vectors_alone() const {
+    return knows_full_vectors() || (!masks_values() && has_whole_lines() && !has_full_vectors_alone());
+  }
+  // And a position says nothing else.
+  bool knows_full_vectors() const {
+    return has_full_vectors_alone() && !has_segments() && !reduction_.layout.tensor_aligned;
+  }
   // Of those that move a vector in one access.
   template <class Condition>
   bool any_operand(const Condition& condition) const {
@@ -208,10 +225,14 @@ class ReductionEmitter {
     add("kGathers", passes_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
-    out += "constexpr bool kAllFull = kFull && (kWholeLines || !kGathers);  // there is no code for other vectors\n";
-    add("kKnownFull",
-        reduction_.threads.full && (has_whole_lines() || !passes_.gathers()) && !has_segments() &&
-            !reduction_.layout.tensor_aligned,
+    add("kAllFull", has_full_vectors_alone(), "there is no code for other vectors");
+    add("kMasked", masks_values(), "some values that accumulators are given need not exist");
+    add("kDouble", kernel_.f64, "Real is double");
+    add("kMovesFull", moves_full_vectors_alone(), "no other vector is loaded or written");
+    add("kHasHoisted", passes_.hoists(), "loop-invariant operands of the last pass");
+    add("kHasRowResults", has_row_results(), "results of one element per row");
+    add("kHasGrid", has_grid_reduction(), "grid reductions");
+    add("kKnownFull", knows_full_vectors(),
         "a vector is in bounds and lies in one line: its position says nothing else");
     add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
     if (reduction_.lane_segments)
@@ -432,8 +453,7 @@ class ReductionEmitter {
       return "template <class At>\n__device__ __forceinline__ void write_pass(const Params&, const Uniforms&, const "
              "At&, const "
              "Held&, " +
-             std::string(reduction_.is_in_shared_memory() ? "const Hoisted&, " : "") +
-             "const Row (&)[kRows], GridStage&) {}\n\n";
+             std::string(passes_.hoists() ? "const Hoisted&, " : "") + "const Row (&)[kRows], GridStage&) {}\n\n";
     }
     std::string values;
     for (const std::size_t i : passes_.fed_by(reduction_.structure.output_pass))
@@ -443,7 +463,7 @@ class ReductionEmitter {
            "const At& "
            "position, " +
            std::string(reduction_.is_in_shared_memory() ? "const " : "") + "Held& held, " +
-           std::string(reduction_.is_in_shared_memory() ? "const Hoisted& hoisted, " : "") +
+           std::string(passes_.hoists() ? "const Hoisted& hoisted, " : "") +
            "const Row (&rows)[kRows], GridStage& grid" +
            std::string(transposes_stores() ? ", TransposedStep& transposed" : "") + ") {\n" + values +
            (reduction_.is_in_shared_memory()

@@ -30,10 +30,23 @@ std::string indented(const std::string& lines) {
   std::string out;
   for (std::size_t begin = 0; begin < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', begin), lines.size() - 1) + 1;
-    out += "  " + lines.substr(begin, end - begin);
+    out += (lines[begin] == '#' ? "" : "  ") + lines.substr(begin, end - begin);
     begin = end;
   }
   return out;
+}
+
+// Statements for each of a thread's rows, the index of which is `k`, or for its only one.
+std::string each_row(bool is_one, std::string_view indent, const std::string& statements) {
+  if (is_one) return statements;
+  return fmt::format("#pragma unroll\n{0}for (int k = 0; k < kRows; ++k) {{\n{1}{0}}}\n", indent, indented(statements));
+}
+
+// The same for each of the steps that an accumulator takes at once, the index of which is `g`.
+std::string each_step(bool is_one, std::string_view indent, const std::string& statements) {
+  if (is_one) return statements;
+  return fmt::format("#pragma unroll\n{0}for (int g = 0; g < kStepsAtOnce; ++g) {{\n{1}{0}}}\n", indent,
+                     indented(statements));
 }
 
 }  // namespace
@@ -84,10 +97,10 @@ std::string ReductionStages::row() {
     const std::string name = input_name(program_, i);
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
-    const auto offset = [](std::string_view of) {
-      return fmt::format("row_offset(place, p.strides_{}, existing_row(place, k))", of);
+    const auto offset = [&](std::string_view of) {
+      return fmt::format("row_offset(place, p.strides_{}, existing_row(place, {}))", of, row_index());
     };
-    loads += fmt::format("    row.{0} = {2}to_real<{1}>({3});\n", name, type,
+    loads += fmt::format("  row.{0} = {2}to_real<{1}>({3});\n", name, type,
                          reduction_.structure.grid != 0 ? fmt::format("!place.exists ? {}(0) : ", type) : "",
                          element_of(program_, kernel_, i, offset));
   }
@@ -105,11 +118,9 @@ std::string ReductionStages::row() {
       "// What is known per row.\nstruct Row {{\n{}}};\n\n"
       "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "
       "place, "
-      "Row (&rows)[kRows]) {{\n#pragma unroll\n  for (int k = 0; k < kRows; ++k) {{\n    [[maybe_unused]] "
-      "Row& row = "
-      "rows[k];\n{}  "
-      "}}\n}}\n\n",
-      members, loads);
+      "Row (&rows)[kRows]) {{\n{}}}\n\n",
+      members,
+      each_row(has_one_row(), "  ", fmt::format("  [[maybe_unused]] Row& row = rows[{}];\n{}", row_index(), loads)));
 }
 
 // What can be computed once the accumulators of `stage` are known.
@@ -119,9 +130,9 @@ std::string ReductionStages::row_operations(int stage) {
     const NodeRole& role = reduction_.structure.nodes[i];
     if (!is_row_operation(i) || role.stage != stage) continue;
     const Node& node = program_.nodes()[i];
-    out += fmt::format(
-        "    row.t{} = {};\n", i,
-        role.accumulator >= 0 ? result_of(node, role, "stage[k]") : chain_.computation(static_cast<Value>(i)));
+    out += fmt::format("  row.t{} = {};\n", i,
+                       role.accumulator >= 0 ? result_of(node, role, fmt::format("stage[{}]", row_index()))
+                                             : chain_.computation(static_cast<Value>(i)));
   }
   return out;
 }
@@ -180,12 +191,13 @@ std::string ReductionStages::stage_struct(int stage) {
   out += recenter(accumulators);
   out += accumulate(stage, accumulators);
   out += exponentials(stage);
+  const std::string known =
+      fmt::format("  [[maybe_unused]] Row& row = rows[{}];\n{}", row_index(), row_operations(stage));
   out += fmt::format(
       "  __device__ __forceinline__ static void finish(const Stage{} (&stage)[kRows], const Params& p, const "
       "Uniforms& uniforms, "
-      "Row (&rows)[kRows]) {{\n#pragma unroll\n    for (int k = 0; k < kRows; ++k) {{\n      [[maybe_unused]] Row& "
-      "row = rows[k];\n{}    }}\n  }}\n}};\n\n",
-      stage, indented(row_operations(stage)));
+      "Row (&rows)[kRows]) {{\n{}  }}\n}};\n\n",
+      stage, each_row(has_one_row(), "    ", indented(known)));
   return out;
 }
 
@@ -211,17 +223,24 @@ std::string ReductionStages::exponentials(int stage) const {
                 "#pragma unroll\n      for (int step = 0; step < kSteps; ++step) held[step].{1}[e] = "
                 "column[step];\n    }}\n",
                 held, name);
+  const std::string scale = fmt::format("const Real scale = own[{1}].a{0}.scale_to(stage[{1}].a{0});\n", held,
+                                        reduction_.layout.inner_reduction ? "0" : "e");
+  const std::string rescales =
+      reduction_.layout.inner_reduction
+          ? fmt::format(
+                "    {}#pragma unroll\n    for (int step = 0; step < kSteps; ++step) {{\n#pragma unroll\n"
+                "      for (int e = 0; e < kElements; ++e) held[step].{}[e] *= scale;\n    }}\n",
+                scale, name)
+          : fmt::format(
+                "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {{\n      {}#pragma unroll\n"
+                "      for (int step = 0; step < kSteps; ++step) held[step].{}[e] *= scale;\n    }}\n",
+                scale, name);
   return out + fmt::format(
                    "  __device__ __forceinline__ static void exponentiate(Stage{0} (&stage)[kRows], Held "
                    "(&held)[kSteps]) {{\n{1}  }}\n"
                    "  __device__ __forceinline__ static void rescale(const Stage{0} (&own)[kRows], const Stage{0} "
-                   "(&stage)[kRows], Held (&held)[kSteps]) {{\n    Real scale[kRows];\n"
-                   "#pragma unroll\n    for (int k = 0; k < kRows; ++k) scale[k] = "
-                   "own[k].a{2}.scale_to(stage[k].a{2});\n"
-                   "#pragma unroll\n    for (int step = 0; step < kSteps; ++step) {{\n"
-                   "#pragma unroll\n      for (int e = 0; e < kElements; ++e) held[step].{3}[e] *= "
-                   "scale[kRows == 1 ? 0 : e];\n    }}\n  }}\n",
-                   stage, takes, held, name);
+                   "(&stage)[kRows], Held (&held)[kSteps]) {{\n{2}  }}\n",
+                   stage, takes, rescales);
 }
 
 std::string ReductionStages::recenter(const std::vector<std::size_t>& accumulators) const {
@@ -246,40 +265,61 @@ std::string ReductionStages::accumulate(int stage, const std::vector<std::size_t
   for (const std::size_t i : passes_.fed_by(stage - 1))
     out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
   out += passes_.read_hoisted(stage - 1, "    ", "positions[0]");
-  out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out += passes_.element_loop(stage - 1, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
-                              "positions[g]", "g * kElements + e");
-  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
-  if (reduction_.layout.inner_reduction) {
-    out += "      mask |= mask_of(positions[g]) << (g * kElements);\n";
-    for (const std::size_t i : accumulators_of(stage - 1, true))
-      out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
-    for (const std::size_t i : accumulators) {
-      out += fmt::format("    stage[0].a{0}.add(values_{0}, mask);\n", i);
-      if (!holds_exponentials(i)) continue;
-      out += fmt::format(
-          "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {{\n#pragma unroll\n"
-          "      for (int e = 0; e < kElements; ++e) held[g].t{0}[e] = values_{1}[g * kElements + e];\n    }}\n",
-          passes_.held_exponential(), i);
-    }
-  } else {
-    out +=
-        "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n#pragma unroll\n    for (int e = 0; e < kElements; "
-        "++e) "
-        "{\n";
-    out += "      Real column[kStepsAtOnce];\n";
-    for (const std::size_t i : accumulators) {
-      out += fmt::format(
-          "#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) column[g] = values_{0}[g * kElements + e];\n"
-          "      stage[e].a{0}.add(column, mask);\n",
-          i);
-      if (!holds_exponentials(i)) continue;
-      out += fmt::format("#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) held[g].t{}[e] = column[g];\n",
-                         passes_.held_exponential());
-    }
-    out += "    }\n";
-  }
+  out += values_of_steps(stage - 1);
+  out += reduction_.layout.inner_reduction ? add_to_row(stage - 1, accumulators) : add_to_columns(accumulators);
   return out + add_to_grid(stage - 1, "positions[g]", "kStepsAtOnce", "    ") + "  }\n";
+}
+
+// The elements of the steps that an accumulator takes at once.
+std::string ReductionStages::values_of_steps(int pass) {
+  const std::string g = has_one_step() ? "0" : "g";
+  return each_step(
+      has_one_step(), "    ",
+      passes_.element_loop(
+          pass, "    ", reduction_.is_in_shared_memory() ? fmt::format("held.at({})", g) : fmt::format("held[{}]", g),
+          fmt::format("positions[{}]", g), has_one_step() ? "e" : "g * kElements + e"));
+}
+
+std::string ReductionStages::add_to_row(int pass, const std::vector<std::size_t>& accumulators) const {
+  std::string out = "//@if kMasked\n" + mask_of_steps("mask_of", "") + "//@endif\n";
+  for (const std::size_t i : accumulators_of(pass, true))
+    out += fmt::format("    of_segment.a{0}.add(values_{0}, mask);\n", i);
+  for (const std::size_t i : accumulators) {
+    out += fmt::format("    stage[0].a{0}.add(values_{0}/*@if kMasked*/, mask/*@endif*/);\n", i);
+    if (!holds_exponentials(i)) continue;
+    const std::string keeps = fmt::format(
+        "#pragma unroll\n    for (int e = 0; e < kElements; ++e) held[{0}].t{1}[e] = values_{2}[{3}e];\n",
+        has_one_step() ? "0" : "g", passes_.held_exponential(), i, has_one_step() ? "" : "g * kElements + ");
+    out += each_step(has_one_step(), "    ", keeps);
+  }
+  return out;
+}
+
+// Which values of the steps exist: `mask` is a function of a position and of what else it takes.
+std::string ReductionStages::mask_of_steps(std::string_view mask, std::string_view else_takes) const {
+  if (has_one_step()) return fmt::format("    const unsigned mask = {}(positions[0]{});\n", mask, else_takes);
+  return fmt::format(
+      "    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n"
+      "      mask |= {}(positions[g]{}) << (g * kElements);\n",
+      mask, else_takes);
+}
+
+// In an outer reduction a thread's elements belong to rows side by side.
+std::string ReductionStages::add_to_columns(const std::vector<std::size_t>& accumulators) const {
+  std::string out =
+      "//@if kMasked\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n"
+      "      mask |= positions[g].end > 0 ? 1u << g : 0u;\n//@endif\n"
+      "#pragma unroll\n    for (int e = 0; e < kElements; ++e) {\n      Real column[kStepsAtOnce];\n";
+  for (const std::size_t i : accumulators) {
+    out += fmt::format(
+        "#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) column[g] = values_{0}[g * kElements + e];\n"
+        "      stage[e].a{0}.add(column/*@if kMasked*/, mask/*@endif*/);\n",
+        i);
+    if (!holds_exponentials(i)) continue;
+    out += fmt::format("#pragma unroll\n      for (int g = 0; g < kStepsAtOnce; ++g) held[g].t{}[e] = column[g];\n",
+                       passes_.held_exponential());
+  }
+  return out + "    }\n";
 }
 
 // ---- segments of rows
@@ -301,11 +341,8 @@ std::string ReductionStages::segment_struct() {
       "                                             const Row (&rows)[kRows]) {{\n",
       reduction_.is_in_shared_memory() ? "const Held&" : "Held*");
   for (const std::size_t i : accumulators) out += fmt::format("    Real values_{}[kStepsAtOnce * kElements];\n", i);
-  out += "#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g) {\n";
-  out += passes_.element_loop(pass, "      ", reduction_.is_in_shared_memory() ? "held.at(g)" : "held[g]",
-                              "positions[g]", "g * kElements + e");
-  out += "    }\n    unsigned mask = 0;\n#pragma unroll\n    for (int g = 0; g < kStepsAtOnce; ++g)\n";
-  out += "      mask |= mask_within<kInside>(positions[g], place, segment) << (g * kElements);\n";
+  out += values_of_steps(pass);
+  out += mask_of_steps("mask_within<kInside>", ", place, segment");
   for (const std::size_t i : accumulators) out += fmt::format("    a{0}.add(values_{0}, mask);\n", i);
   return out + "  }\n};\n\n";
 }

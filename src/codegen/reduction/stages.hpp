@@ -44,6 +44,9 @@ class ReductionStages {
   std::string result_of(const ir::Node& node, const plan::NodeRole& role, std::string_view set) const;
 
  private:
+  bool has_one_row() const { return reduction_.layout.inner_reduction; }  // to a thread
+  const char* row_index() const { return has_one_row() ? "0" : "k"; }
+  bool has_one_step() const { return kernel_.tuning.batch == 1; }  // that an accumulator takes at once
   bool is_row_operation(std::size_t i) const;
   bool is_row_operand(std::size_t input) const;
   std::string row_operations(int stage);
@@ -51,6 +54,10 @@ class ReductionStages {
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;
   std::string exponentials(int stage) const;
   std::string accumulate(int stage, const std::vector<std::size_t>& accumulators);
+  std::string values_of_steps(int pass);
+  std::string mask_of_steps(std::string_view mask, std::string_view else_takes) const;
+  std::string add_to_row(int pass, const std::vector<std::size_t>& accumulators) const;
+  std::string add_to_columns(const std::vector<std::size_t>& accumulators) const;
   std::string recenter(const std::vector<std::size_t>& accumulators) const;
   std::string accumulate_held(int pass, const std::vector<std::size_t>& accumulators);
   bool is_known_per_segment(std::size_t i) const;
