@@ -46,7 +46,9 @@ class Cut {
       if (value != kNone) is_cut_[index(value)] = true;
     }
     save_statistics();
+    save_largest();
     use_results();
+    save_pooled();
     save_masks();
     check_overwritten();
     find_references();
@@ -200,6 +202,37 @@ class Cut {
       if (is_cut_[index(value)] || !keeps_shape(value) || !is_computed(n.op) || n.op == Op::cast || gives_truth(n))
         continue;
       gives_less(value, true);
+    }
+  }
+
+  // ---- pools: overlapping windows would be computed again for each element that they share
+
+  // A result that chains without reductions can write beside their own.
+  bool has_place(Value value) {
+    const auto has_shape = [&](const Result& r) {
+      const Value result = sweep_.forward[index(r.value)];
+      return keeps_shape(result) && sweep_.shapes.of(result) == sweep_.shapes.of(value);
+    };
+    const auto reduces = [](const Node& n) { return is_reduction(n.op); };
+    return std::ranges::any_of(program_.nodes(), reduces) || std::ranges::all_of(program_.results(), has_shape);
+  }
+
+  void save_largest() {
+    for (const Value value : sweep_.largest_elements) {
+      if (index(value) < size_ && needed()[index(value)] && has_place(value)) is_cut_[index(value)] = true;
+    }
+  }
+
+  // What a pool gives, where backward computes with it.
+  void save_pooled() {
+    if (!sweep_.has_windows) return;
+    const std::vector<bool> is_needed = needed();
+    for (std::size_t i = size_; i-- > 0;) {
+      const auto value = static_cast<Value>(i);
+      const Node& n = node(value);
+      const bool is_pooled = is_forward_[i] && is_computed(n.op) && n.written.find("_pool") != std::string_view::npos;
+      if (!is_pooled || !is_needed[i] || is_cut_[i] || gives_truth(n) || !has_place(value) || !needed()[i]) continue;
+      is_cut_[i] = true;
     }
   }
 

@@ -174,6 +174,7 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::expand_as:
     case Op::unsqueeze_as:
     case Op::reshape_as:
+    case Op::repeat_as:
     case Op::view:
     case Op::take:
     case Op::index_select:
@@ -380,6 +381,19 @@ Value Builder::unsqueeze_as(Value value, Value other, const Axes& axes) {
   return intern(shaping(Op::unsqueeze_as, value, other, axes));
 }
 
+Value Builder::repeat_as(Value value, Value other, int dim, std::int64_t times, std::int64_t shift) {
+  const Written as(*this, "repeat_as");
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (times < 1 || times > kMost || std::abs(shift) > kMost) {
+    fail(ErrorCode::invalid_expression,
+         "'{}' repeats each element 1 to 2^30 times, from a shift of at most 2^30 on; found {} and {}", written_, times,
+         shift);
+  }
+  Node node = shaping(Op::repeat_as, value, other, axis_of("repeat_as", dim));
+  node.shaping.sizes = {times, shift};
+  return intern(node);
+}
+
 Value Builder::cat(Value first, Value second, int dim) {
   return intern(shaping(Op::cat, first, second, axis_of("cat", dim)));
 }
@@ -477,7 +491,12 @@ void Program::set_fingerprints() {
       hash->add(static_cast<int>(bounds.kind));
       hash->add(bounds.by.size());
       for (const int by : bounds.by) hash->add(by);
-      for (const Bounds::Gather& gather : bounds.gathers) hash->add(gather.index);
+      for (const Bounds::Gather& gather : bounds.gathers) {
+        hash->add(gather.index);
+        if (!gather.computed.exists()) continue;
+        for (const std::int64_t number : {gather.computed.times, gather.computed.factor, gather.computed.shift})
+          hash->add(number);
+      }
       for (const Bounds::Wrap& wrap : bounds.wraps) hash->add(wrap.behind);
       if (hash == &code) continue;
       hash->add(bounds.first);
@@ -495,6 +514,11 @@ void Program::set_fingerprints() {
   }
   code_fingerprint_ = code.digest();
   fingerprint_ = all.digest();
+}
+
+std::int64_t Bounds::Repeat::at(std::int64_t position) const noexcept {
+  const std::int64_t numerator = factor * position + shift;
+  return numerator / times - (numerator % times < 0 ? 1 : 0);
 }
 
 std::vector<int> Bounds::masks() const {
@@ -575,7 +599,8 @@ Program Builder::finish() && {
   order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || is_indexing(nodes[i].op);
+    program_.reads_elsewhere_ =
+        program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as || is_indexing(nodes[i].op);
     program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());

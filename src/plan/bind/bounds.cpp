@@ -27,9 +27,6 @@ std::array<std::optional<Taken>, 2> sides_of_joined(const Taken& taken, std::int
   return sides;
 }
 
-namespace {
-
-// Of the positions along a dimension, with so many dimensions behind it, those from `first` on.
 Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first, std::int64_t count) {
   Lowered::Operand mask;
   mask.shape.push_back(extent);
@@ -40,8 +37,6 @@ Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first,
   mask.text = fmt::format("{} from {} on of {} positions", count, first, extent);
   return mask;
 }
-
-}  // namespace
 
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;
@@ -125,6 +120,12 @@ std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
     for (const Lowered::Operand::Gather& gather : operand.gathers) {
       const auto index = static_cast<std::size_t>(std::ranges::find(names, gather.index) - names.begin());
       bounds.gathers.push_back({static_cast<int>(index), gather.stride, gather.extent, gather.wraps, gather.written});
+      if (gather.computed.exists()) {
+        bounds.gathers.back().computed = gather.computed;
+        if (std::ranges::find(bounds.by, static_cast<int>(index)) == bounds.by.end())
+          bounds.by.push_back(static_cast<int>(index));
+        continue;
+      }
       add_masks(bounds.by, operands, operands[index]);  // an index is read where its element exists
     }
   }

@@ -16,6 +16,9 @@ namespace epifuse::plan {
 std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const DimensionMap::Taken& taken, std::int64_t first,
                                                                   std::int64_t second);
 
+/// Of the positions along a dimension, with so many dimensions behind it, those from `first` on. It lies nowhere.
+Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first, std::int64_t count);
+
 /// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.
 std::vector<Lowered::Operand> masks_of(const Strided& strided);
 

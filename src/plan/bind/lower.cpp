@@ -17,6 +17,7 @@
 #include "plan/bind/indices.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
+#include "plan/bind/repeats.hpp"
 #include "plan/bind/rolled.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
@@ -174,6 +175,7 @@ class Lowering {
     }
     if (n.op == Op::iota || is_nothing(n, shape(value))) return want(n.args[0], path);
     if (ir::is_indexing(n.op)) return want(n.args[0], path_of_table(value, path));
+    if (n.op == Op::repeat_as) return want(n.args[0], path_of_repeated(value, path));
     if (n.op == Op::cat) {
       if (const auto rolled = rolled_argument(value, path)) return want(rolled->first, rolled->second);
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
@@ -208,7 +210,8 @@ class Lowering {
     const int d = axis < 0 ? axis + all.size() : axis;
     // All of it is read at indices along another dimension.
     const auto* const indexed = path == kWhole ? nullptr : std::get_if<Indexed>(steps(path).data());
-    const bool is_whole = path == kWhole || (indexed != nullptr && indexed->dimension != d);
+    const bool is_repeated = path != kWhole && std::holds_alternative<Repeated>(steps(path)[0]);
+    const bool is_whole = path == kWhole || is_repeated || (indexed != nullptr && indexed->dimension != d);
     const auto* const map = is_whole ? &whole : std::get_if<DimensionMap>(steps(path).data());
     if (map == nullptr) refuse_joined(value);
     const auto taken =
@@ -391,6 +394,7 @@ class Lowering {
     if (n.op == Op::iota) return numbered(value, path);
     if (is_nothing(n, shape(value))) return argument(n.args[0], path);
     if (ir::is_indexing(n.op)) return argument(n.args[0], path_of_table(value, path));
+    if (n.op == Op::repeat_as) return repeated(value, path);
     if (n.op == Op::cat) {
       if (const auto rolled = rolled_argument(value, path)) return argument(rolled->first, rolled->second);
       return joined_value(value, path);
@@ -422,22 +426,34 @@ class Lowering {
     const Node& n = node(value);
     const int axis = n.shaping.axes.at[0];
     const int d = axis < 0 ? axis + shape(value).size() : axis;
-    const bool is_one =
-        path == kWhole || (steps(path).size() == 1 && std::holds_alternative<DimensionMap>(steps(path)[0]));
-    if (!is_one) refuse_repeated(value, path);
-    const Built arg = shaped(argument(n.args[0], path), value, path);
-    if (path == kWhole) return {builder_.iota(arg.value, d), arg.shape};
-    const auto& map = std::get<DimensionMap>(steps(path)[0]);
-    const Taken& taken = map.taken[static_cast<std::size_t>(d)];
-    const auto number = [&](std::int64_t one) {
-      return builder_.constant(static_cast<double>(one), ir::Category::integer);
+    const bool is_kept = std::ranges::all_of(steps(path), [](const ViewStep& step) {
+      return std::holds_alternative<DimensionMap>(step) || std::holds_alternative<Repeated>(step);
+    });
+    if (!is_kept) refuse_repeated(value, path);
+    const Built& given = argument(n.args[0], path);
+    const Dims all = shape_through(value, path);
+    const bool is_broadcast = given.shape.size() == all.size() && !reduces(n.args[0]) && path != kWhole;
+    const Built arg = is_broadcast ? given : shaped(given, value, path);
+    const auto iota = [&](int dimension) {
+      if (arg.shape[dimension] != all[dimension]) refuse_repeated(value, path);
+      return builder_.iota(arg.value, dimension);
     };
-    const auto given = std::ranges::find(map.given, d, &DimensionMap::Given::from);
-    if (given == map.given.end()) return {number(taken.start), {}};
-    ir::Value made = builder_.iota(arg.value, static_cast<int>(given - map.given.begin()));
-    if (taken.step != 1) made = builder_.apply(Op::mul, {made, number(taken.step), ir::kNone});
-    if (taken.start != 0) made = builder_.apply(Op::add, {made, number(taken.start), ir::kNone});
-    return {made, arg.shape};
+    const auto [made, varies] = positions_through(builder_, steps(path), d, iota);
+    return {made, varies ? arg.shape : Dims{}};
+  }
+
+  // ---- repeated
+
+  int path_of_repeated(ir::Value value, int path) {
+    const Node& n = node(value);
+    if (reduces(n.args[0])) refuse_behind_reduction(value, path);
+    return number(repeated_steps(n, shape(n.args[0]), shape(value), steps(path)));
+  }
+
+  Built repeated(ir::Value value, int path) {
+    const ir::Value arg = node(value).args[0];
+    const int below = path_of_repeated(value, path);
+    return where_inside(value, path, arg, below, argument(arg, below), {builder_.constant(0, kLeast), {}});
   }
 
   // A value of which only the shape counts. That of a number is the one of a mask, which lies nowhere.
@@ -460,7 +476,8 @@ class Lowering {
   Built operand(const Node& n, int path) {
     auto [read, strided] = read_through(program_, inputs_, static_cast<std::size_t>(n.ordinal), steps(path));
     if (strided.is_elsewhere()) return {builder_.constant(0, kLeast), {}};
-    if (strided.gathers.size() > kMostGathers) refuse_gathers(read.text);
+    const auto repeated = repeated_dimensions(strided);
+    if (strided.gathers.size() + repeated.size() > kMostGathers) refuse_gathers(read.text);
     Dims all = read.shape;
     for (const Strided::Gather& gather : strided.gathers) {
       const auto& indexed = std::get<Indexed>(steps(path)[gather.step]);
@@ -470,6 +487,12 @@ class Lowering {
       join(all, shape);
       const Node& reader = node(indexed.operation);
       read.gathers.push_back({index, gather.stride, gather.extent, reader.op == Op::take, ir::written_name(reader)});
+    }
+    for (const auto& [mask, gather] : repeated) {
+      read.gathers.push_back(gather);
+      read.gathers.back().index = operands_.name_of(mask);
+      builder_.input(read.gathers.back().index);
+      join(all, mask.shape);
     }
     const ir::Value made = builder_.input(operands_.name_of(read));
     const bool has_zero = inputs_[read.input].dtype != DType::f8e8m0;

@@ -9,6 +9,7 @@
 #include "ir/result_types.hpp"
 #include "plan/bind/axes.hpp"
 #include "plan/bind/indices.hpp"
+#include "plan/bind/repeats.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/bind/space.hpp"
 #include "plan/bind/views.hpp"
@@ -131,6 +132,7 @@ class Inference {
     if (node.op == Op::expand_as) return expanded(node);
     if (node.op == Op::unsqueeze_as) return unsqueezed(node);
     if (node.op == Op::reshape_as) return reshaped(node);
+    if (node.op == Op::repeat_as) return fresh(repeated_shape(node, value(node.args[0]).shape, value(node.args[1]).shape));
     if (node.op == Op::view) return viewed(node);
     return broadcast(node);
   }
@@ -148,6 +150,7 @@ class Inference {
         refuse_split(node, positions.shape[0]);
     }
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
+      if (gather.computed.exists()) continue;  // the position of a mask
       const Shaped& index = asked(gather.index);
       for (int d = 0; d < index.shape.size(); ++d) {
         if (index.axis(d) == kNoAxis) continue;
