@@ -57,7 +57,13 @@ def _leads(chain, name):
 
 
 # Of ReverseSweep.
-_UNWRITTEN = ("is a tensor that is 0 elsewhere", "is products of the gradient")
+_UNWRITTEN = (
+    "is a tensor that is 0 elsewhere",
+    "is products of the gradient",
+    "adds up elements wherever indices are equal",
+    "is cut where its arguments meet",
+    "is not known to chains",
+)
 
 
 @functools.lru_cache(4096)

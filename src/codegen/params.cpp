@@ -122,9 +122,9 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
   for (std::size_t k = 0; k < bounds.gathers.size(); ++k) {
     const auto index = static_cast<std::size_t>(bounds.gathers[k].index);
     const ir::Bounds::Repeat& computed = bounds.gathers[k].computed;
-    const std::string at = computed.exists()
-                               ? computed_index(computed, offset(input_name(program, index)))
-                               : fmt::format("p.{}[{}]", input_name(program, index), existing_offset(program, index, offset));
+    const std::string at = computed.exists() ? computed_index(computed, offset(input_name(program, index)))
+                                             : fmt::format("p.{}[{}]", input_name(program, index),
+                                                           existing_offset(program, index, offset));
     row = fmt::format("row_at({}, {}, p.gathers_{}[{}])", row, at, name, k);
   }
   return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);

@@ -223,16 +223,27 @@ class Cut {
     }
   }
 
+  // By value: a sum or a maximum of elements of windows, or one of these.
+  std::vector<bool> find_pooled() const {
+    std::vector<bool> all(size_, false);
+    for (std::size_t i = 0; i < size_; ++i) {
+      const Node& n = node(static_cast<Value>(i));
+      const View* const view = b_.view_of(n);
+      const bool joins = n.op == Op::add || n.op == Op::maximum;
+      all[i] =
+          joins ? all[index(n.args[0])] && all[index(n.args[1])] : view != nullptr && view->kind == View::Kind::window;
+    }
+    return all;
+  }
+
   // What a pool gives, where backward computes with it.
   void save_pooled() {
     if (!sweep_.has_windows) return;
-    const std::vector<bool> is_needed = needed();
+    const std::vector<bool> is_pooled = find_pooled();
     for (std::size_t i = size_; i-- > 0;) {
       const auto value = static_cast<Value>(i);
-      const Node& n = node(value);
-      const bool is_pooled = is_forward_[i] && is_computed(n.op) && n.written.find("_pool") != std::string_view::npos;
-      if (!is_pooled || !is_needed[i] || is_cut_[i] || gives_truth(n) || !has_place(value) || !needed()[i]) continue;
-      is_cut_[i] = true;
+      const bool is_one = is_pooled[i] && is_forward_[i] && is_computed(node(value).op) && !is_cut_[i];
+      if (is_one && needed()[i] && has_place(value)) is_cut_[i] = true;
     }
   }
 

@@ -32,13 +32,13 @@ enum class Op : std::uint8_t {
   along,         ///< a vector laid along one dimension of another value's shape
   unsqueeze_as,  ///< the dimensions that a reduction of another value dropped, with one element each
   reshape_as,    ///< as another value of as many elements is shaped, in row-major order
-  repeat_as,     ///< each element several times along one dimension, as far as another value goes; 0 where there is none
-  expand_as,     ///< broadcast to another value's shape
-  view,          ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
-  cat,           ///< two values one behind the other along a dimension
-  iota,          ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
-  matmul,        ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
-  take,          ///< elements of a value along a dimension, at indices; negative ones count from the end
+  repeat_as,  ///< each element several times along one dimension, as far as another value goes; 0 where there is none
+  expand_as,  ///< broadcast to another value's shape
+  view,       ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
+  cat,        ///< two values one behind the other along a dimension
+  iota,       ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
+  matmul,     ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
+  take,       ///< elements of a value along a dimension, at indices; negative ones count from the end
   index_select,  ///< the same, but negative indices are out of range
   gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
 };

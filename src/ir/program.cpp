@@ -381,19 +381,6 @@ Value Builder::unsqueeze_as(Value value, Value other, const Axes& axes) {
   return intern(shaping(Op::unsqueeze_as, value, other, axes));
 }
 
-Value Builder::repeat_as(Value value, Value other, int dim, std::int64_t times, std::int64_t shift) {
-  const Written as(*this, "repeat_as");
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  if (times < 1 || times > kMost || std::abs(shift) > kMost) {
-    fail(ErrorCode::invalid_expression,
-         "'{}' repeats each element 1 to 2^30 times, from a shift of at most 2^30 on; found {} and {}", written_, times,
-         shift);
-  }
-  Node node = shaping(Op::repeat_as, value, other, axis_of("repeat_as", dim));
-  node.shaping.sizes = {times, shift};
-  return intern(node);
-}
-
 Value Builder::cat(Value first, Value second, int dim) {
   return intern(shaping(Op::cat, first, second, axis_of("cat", dim)));
 }
@@ -514,17 +501,6 @@ void Program::set_fingerprints() {
   }
   code_fingerprint_ = code.digest();
   fingerprint_ = all.digest();
-}
-
-std::int64_t Bounds::Repeat::at(std::int64_t position) const noexcept {
-  const std::int64_t numerator = factor * position + shift;
-  return numerator / times - (numerator % times < 0 ? 1 : 0);
-}
-
-std::vector<int> Bounds::masks() const {
-  std::vector<int> all = by;
-  for (const Wrap& wrap : wraps) all.push_back(wrap.behind);
-  return all;
 }
 
 Program Program::with_bounds(std::vector<Bounds> bounds) && {

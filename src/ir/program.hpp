@@ -105,7 +105,7 @@ struct Bounds {
   };
   /// One dimension of a tensor whose positions an operand holds.
   struct Gather {
-    int index = 0;             ///< the operand that is the index; of a computed one that which is `inside` at its positions
+    int index = 0;  ///< the operand that is the index; of a computed one that which is `inside` at its positions
     std::int64_t stride = 0;   ///< of the dimension, in elements
     std::int64_t extent = 0;   ///< indices from 0 up to here are in range
     bool wraps = false;        ///< negative indices count from the end

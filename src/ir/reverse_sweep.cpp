@@ -29,7 +29,10 @@ std::string name_of_gradient(const Program& program, std::string name) {
 }  // namespace
 
 ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
-    : program_(program), parts_(program.nodes().size()), windows_(program.nodes().size()), reached_(program.nodes().size(), false) {
+    : program_(program),
+      parts_(program.nodes().size()),
+      windows_(program.nodes().size()),
+      reached_(program.nodes().size(), false) {
   for (const std::string& name : program.inputs()) builder.input(name);
   for (const std::string& name : program.scalars())
     builder.scalar(name);  // in their order, which need not be that of their uses
@@ -154,16 +157,16 @@ void ReverseSweep::differentiate(Value value, Value g) {
   if (is_movement(n.op)) return differentiate_movement(value, g);
   if (n.op == Op::cat) return differentiate_cat(value, g);
   if (is_indexing(n.op)) {
-    base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' adds up elements wherever indices are equal, which a chain could only find by "
-               "comparing each row of the table with every index: differentiate what reads it as an operand of its own, "
-               "and add its gradient up with PyTorch's index_add_ or embedding_dense_backward",
-               written_name(n));
+    base::fail(
+        ErrorCode::unsupported,
+        "the gradient of '{}' adds up elements wherever indices are equal, which a chain could only find by "
+        "comparing each row of the table with every index: differentiate what reads it as an operand of its own, "
+        "and add its gradient up with PyTorch's index_add_ or embedding_dense_backward",
+        written_name(n));
   }
-  if (n.op == Op::maximum && n.written.starts_with("max_pool")) return differentiate_max_pool(value, g);
   const bool is_more = differentiate_softmax(value, g) || differentiate_log_softmax(value, g) ||
                        differentiate_logsumexp(value, g) || differentiate_root(value, g) ||
-                       differentiate_clamp(value, g);
+                       differentiate_clamp(value, g) || differentiate_max_pool(value, g);
   if (is_more) return;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
   for (int k = 0; k < n.arity(); ++k) args[static_cast<std::size_t>(k)] = now(n.args[static_cast<std::size_t>(k)]);
@@ -231,10 +234,11 @@ void ReverseSweep::differentiate_cat(Value value, Value g) {
   const Atoms first = shapes.of(now(n.args[0]));
   const Atoms second = shapes.of(now(n.args[1]));
   if (first.empty() || second.empty()) {
-    base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' is cut where its arguments meet, one of which is a number: differentiate what goes "
-               "into it, with a slice of the gradient for each",
-               written_name(n));
+    base::fail(
+        ErrorCode::unsupported,
+        "the gradient of '{}' is cut where its arguments meet, one of which is a number: differentiate what goes "
+        "into it, with a slice of the gradient for each",
+        written_name(n));
   }
   g = covering(g, shapes.of(now(value)));
   if (first != second) {

@@ -25,7 +25,7 @@ class ReverseSweep {
   Atoms written_shape(Value value);
   /// Of each pool of maxima which element of each window is the largest: what backward had better read.
   std::vector<Value> largest_elements;
-  bool has_windows = false;  ///< an element has gradients of several windows
+  bool has_windows = false;   ///< an element has gradients of several windows
   std::vector<Value> of_wrt;  ///< gradients of `wrt`; kNone: nothing that has a derivative leads from there to a result
 
  private:
@@ -65,8 +65,11 @@ class ReverseSweep {
   Value of_whole_windows(Value value, const WindowGradient& given);
   Value of_element(Value value, const WindowGradient& given, std::int64_t element);
   Value taken_every(Value value, Value g, int dim, std::int64_t stride, std::int64_t shift);
-  Value largest_of(Value value, std::size_t rank, MaxPool& pool);
-  void differentiate_max_pool(Value value, Value g);
+  void below_maxima(Value value, std::vector<Value>& leaves) const;
+  std::optional<std::int64_t> element_of(const MaxPool& pool, Value value) const;
+  std::optional<MaxPool> max_pool_of(const std::vector<Value>& leaves) const;
+  Value largest_of(Value value, const MaxPool& pool);
+  bool differentiate_max_pool(Value value, Value g);
   Value of_largest(const MaxPool& pool, std::size_t d, Value largest, Value g, Value which, Value holds);
   Value repeated_to(const MaxPool& pool, std::size_t d, Value value, std::int64_t shift);
   struct Places {
@@ -87,7 +90,7 @@ class ReverseSweep {
   // By value of the program: its gradient so far, in shapes that the value broadcasts to. Each is summed once, when all has been added.
   std::vector<std::vector<std::pair<Atoms, Value>>> parts_;
   std::vector<std::vector<WindowGradient>> windows_;  // likewise, of elements of windows, until the value's own turn
-  std::vector<bool> reached_;  // by value of the program: it has a gradient, which may be 0
+  std::vector<bool> reached_;                         // by value of the program: it has a gradient, which may be 0
 };
 
 }  // namespace epifuse::ir

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t kIndex = 4;  // of a window's numbers: which element
 
-bool is_max_pool(const Node& n) { return n.op == Op::maximum && n.written.starts_with("max_pool"); }
-
 // The same, whichever element of the windows it is.
 std::vector<std::int64_t> without_index(const View& view) {
   std::vector<std::int64_t> numbers = view.numbers;
@@ -116,69 +114,82 @@ Value ReverseSweep::taken_every(Value value, Value g, int dim, std::int64_t stri
 
 // What the maxima of one pool are made of.
 struct ReverseSweep::MaxPool {
-  std::vector<Value> levels;    // from what is pooled to an element of all windows
+  std::vector<Value> levels;    // from what is pooled to the first element of all windows
   std::vector<Window> windows;  // by dimension
-  std::size_t elements = 0;
-  bool is_whole = true;
 };
 
-// The elements below a maximum, the first of which says what the pool is; and which of them is the largest, the first of equals. A NaN counts as the largest.
-Value ReverseSweep::largest_of(Value value, std::size_t rank, MaxPool& pool) {
+// The values below maxima of maxima, the first one first.
+void ReverseSweep::below_maxima(Value value, std::vector<Value>& leaves) const {
   const Node& n = node(value);
-  if (is_max_pool(n)) {
-    const Value first = largest_of(n.args[0], rank, pool);
-    const Value second = largest_of(n.args[1], rank, pool);
-    const Value later = now(n.args[1]);
-    const Value is_later = op(Op::logical_or, op(Op::gt, later, now(n.args[0])), op(Op::isnan, later));
-    return op(Op::where, is_later, second, first);
+  if (n.op != Op::maximum) {
+    leaves.push_back(value);
+    return;
   }
-  std::vector<Value> levels = {value};
-  std::vector<const View*> views;
-  for (std::size_t d = 0; d < rank && is_window(program_.view_of(node(levels[0]))); ++d) {
-    views.insert(views.begin(), program_.view_of(node(levels[0])));
-    levels.insert(levels.begin(), node(levels[0]).args[0]);
-  }
-  pool.is_whole = pool.is_whole && views.size() == rank;
-  if (!pool.is_whole) return number(0);
-  if (pool.levels.empty()) {
-    pool.levels = levels;
-    for (const View* const view : views) pool.windows.emplace_back(*view);
-  }
-  ++pool.elements;
-  std::int64_t which = 0;
-  for (std::size_t d = 0; d < rank; ++d) {
-    const View* const known = program_.view_of(node(pool.levels[d + 1]));
-    pool.is_whole = pool.is_whole && without_index(*known) == without_index(*views[d]);
-    which = which * pool.windows[d].pitch() + views[d]->numbers[kIndex];
-  }
-  pool.is_whole = pool.is_whole && levels[0] == pool.levels[0];
-  return number(static_cast<double>(which));
+  below_maxima(n.args[0], leaves);
+  below_maxima(n.args[1], leaves);
 }
 
-void ReverseSweep::differentiate_max_pool(Value value, Value g) {
+// Which element of its windows a value is, of windows along `rank` dimensions; nothing for a value of other windows than the pool's.
+std::optional<std::int64_t> ReverseSweep::element_of(const MaxPool& pool, Value value) const {
+  std::int64_t which = 0;
+  std::int64_t pitch = 1;
+  for (std::size_t d = pool.windows.size(); d-- > 0;) {
+    const View* const view = program_.view_of(node(value));
+    const View& known = *program_.view_of(node(pool.levels[d + 1]));
+    if (!is_window(view) || without_index(*view) != without_index(known)) return std::nullopt;
+    which += view->numbers[kIndex] * pitch;
+    pitch *= pool.windows[d].pitch();
+    value = node(value).args[0];
+  }
+  return value == pool.levels[0] ? std::optional(which) : std::nullopt;
+}
+
+// Maxima of all elements of windows along some dimensions, each once and in their order.
+std::optional<ReverseSweep::MaxPool> ReverseSweep::max_pool_of(const std::vector<Value>& leaves) const {
+  MaxPool pool{{leaves[0]}, {}};
+  for (std::size_t elements = 1; elements < leaves.size();) {
+    const View* const view = program_.view_of(node(pool.levels[0]));
+    if (!is_window(view)) return std::nullopt;
+    pool.windows.emplace(pool.windows.begin(), *view);
+    pool.levels.insert(pool.levels.begin(), node(pool.levels[0]).args[0]);
+    elements *= static_cast<std::size_t>(view->numbers[1]);
+    if (elements > leaves.size()) return std::nullopt;
+  }
+  std::int64_t last = -1;
+  for (const Value leaf : leaves) {
+    const auto which = element_of(pool, leaf);
+    if (!which || *which <= last) return std::nullopt;
+    last = *which;
+  }
+  return pool.windows.empty() ? std::nullopt : std::optional(std::move(pool));
+}
+
+// Which of the elements below a maximum is the largest, the first of equals. A NaN counts as the largest.
+Value ReverseSweep::largest_of(Value value, const MaxPool& pool) {
   const Node& n = node(value);
-  MaxPool pool;
-  constexpr std::size_t kRankAt = std::string_view("max_pool").size();
-  const auto rank = static_cast<std::size_t>(n.written.at(kRankAt) - '0');
-  Value largest = largest_of(value, rank, pool);
+  if (n.op != Op::maximum) return number(static_cast<double>(*element_of(pool, value)));
+  const Value first = largest_of(n.args[0], pool);
+  const Value second = largest_of(n.args[1], pool);
+  const Value later = now(n.args[1]);
+  const Value is_later = op(Op::logical_or, op(Op::gt, later, now(n.args[0])), op(Op::isnan, later));
+  return op(Op::where, is_later, second, first);
+}
+
+bool ReverseSweep::differentiate_max_pool(Value value, Value g) {
+  if (node(value).op != Op::maximum) return false;
+  std::vector<Value> leaves;
+  below_maxima(value, leaves);
+  const auto pool = max_pool_of(leaves);
+  if (!pool) return false;
   std::int64_t most = 1;
-  std::int64_t elements = 1;
-  for (const Window& window : pool.windows) {
-    most *= window.pitch();
-    elements *= window.size;
-  }
-  if (!pool.is_whole || !std::cmp_equal(pool.elements, elements)) {
-    base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' goes to the first of equal elements, and other operations share its maxima: "
-               "differentiate what reads it as an operand of its own",
-               n.written);
-  }
+  for (const Window& window : pool->windows) most *= window.pitch();
   constexpr std::int64_t kMostOfU8 = 256;
-  largest = builder.cast(largest, most <= kMostOfU8 ? DType::u8 : DType::i32);
+  const Value largest = builder.cast(largest_of(value, *pool), most <= kMostOfU8 ? DType::u8 : DType::i32);
   largest_elements.push_back(largest);
   has_windows = true;
-  const Value x = pool.levels[0];
-  add(x, of_largest(pool, 0, largest, covering(g, shapes.of(now(value))), kNone, kNone), shapes.of(now(x)));
+  const Value x = pool->levels[0];
+  add(x, of_largest(*pool, 0, largest, covering(g, shapes.of(now(value))), kNone, kNone), shapes.of(now(x)));
+  return true;
 }
 
 // The sum over all windows that an element may be in, from dimension `d` on: `which` is its number among their elements so far, of dimensions whose
@@ -204,8 +215,7 @@ Value ReverseSweep::of_largest(const MaxPool& pool, std::size_t d, Value largest
       const Value is_one = op(Op::eq, rest(position(x, window.dim, shift), window.stride), number(0));
       stands = stands == kNone ? is_one : op(Op::logical_and, stands, is_one);
     }
-    if (which != kNone)
-      element = op(Op::add, op(Op::mul, which, number(static_cast<double>(window.pitch()))), element);
+    if (which != kNone) element = op(Op::add, op(Op::mul, which, number(static_cast<double>(window.pitch()))), element);
     const auto repeated = [&](Value value) { return repeated_to(pool, d, value, shift); };
     const Value term = of_largest(pool, d + 1, repeated(largest), repeated(g), element, stands);
     sum = sum == kNone ? term : op(Op::add, sum, term);
@@ -264,9 +274,8 @@ std::optional<Value> ReverseSweep::put_back(Value value, Value g, const View& vi
     const int dim = static_cast<int>(is_front ? i : i - items.size());
     const auto [start, step, is_from_back] = *places_of(items[i]);
     left[i] = {};
-    const bool is_last = std::ranges::all_of(left, [](const Index& item) {
-      return item == Index{} || item.kind == Index::Kind::rest;
-    });
+    const bool is_last =
+        std::ranges::all_of(left, [](const Index& item) { return item == Index{} || item.kind == Index::Kind::rest; });
     const Value like = is_last ? now(value) : builder.view(now(value), index_view(left));
     g = builder.repeat_as(g, like, dim, step, -start);
     if (is_from_back) g = builder.view(g, flip_view({dim}));

@@ -214,7 +214,8 @@ TEST(Gradient, OfViews) {
 
 // Windows with steps, slices, and what is joined of tensors of several sizes: an element may be in several windows, in one, or in none.
 TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
-  const Tensors operands = {{"x", random_tensor({2, 6, 7}, 1, 0.2, 2)}, {"r", random_tensor({7}, 2, 0.5, 1.5)},
+  const Tensors operands = {{"x", random_tensor({2, 6, 7}, 1, 0.2, 2)},
+                            {"r", random_tensor({7}, 2, 0.5, 1.5)},
                             {"z", random_tensor({2, 3, 7}, 3, 0.5, 1.5)}};
   for (const std::string chain : {"max_pool2d(x * r, 2)",
                                   "max_pool2d(x, 3, 2, 1)",

@@ -186,8 +186,7 @@ TEST(EmittedGradients, OfWindows) {
       {"cat((x, w), 1)", {"x"}},
       {"max_pool3d(x, 3, 2, 1)", {"x"}},
   };
-  const std::map<std::string, Dims> images = {
-      {"x", {2, 6, 9, 10}}, {"w", {2, 1, 9, 10}}, {"k", {6, 1, 1}}};
+  const std::map<std::string, Dims> images = {{"x", {2, 6, 9, 10}}, {"w", {2, 1, 9, 10}}, {"k", {6, 1, 1}}};
   for (const Example& example : examples) expect(example, images);
 }
 

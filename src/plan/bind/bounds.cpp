@@ -38,6 +38,12 @@ Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first,
   return mask;
 }
 
+Lowered::Operand positions_mask(std::int64_t extent) {
+  Lowered::Operand line = mask_along(0, extent, 0, extent);
+  line.text = fmt::format("{} positions", extent);
+  return line;
+}
+
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;
   const std::size_t rank = strided.dimensions.size();
@@ -132,6 +138,14 @@ std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
   return all;
 }
 
+void refuse_outside(const std::string& text, const std::string& reduced) {
+  base::fail(
+      ErrorCode::unsupported,
+      "'{}' reads outside what a reduction gives, which one kernel does not keep. Compute '{}' in a launch of its "
+      "own, and pass its result as an operand",
+      text, reduced);
+}
+
 void refuse_split(const std::string& of) {
   base::fail(
       ErrorCode::unsupported,
@@ -174,6 +188,10 @@ void refuse_repeated(const std::string& text, const Dims& shape) {
              "'{}' would have the shape {}, of which no operand has all elements: numbers and reduced values are "
              "broadcast where an operation needs it, and not on their own",
              text, to_string(shape));
+}
+
+void refuse_slices(const std::string& result, std::size_t most) {
+  base::fail(ErrorCode::unsupported, "result '{}' is joined of more than {} slices: split the chain", result, most);
 }
 
 void refuse_slice(const std::string& result, const Dims& shape, const Dims& other) {

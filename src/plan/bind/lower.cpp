@@ -117,9 +117,7 @@ class Lowering {
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
       std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
-      if (all.empty())
-        fail(unsupported, "result '{}' is joined of more than {} slices: split the chain", program_.result_name(i),
-             kMostSlices);
+      if (all.empty()) refuse_slices(program_.result_name(i), kMostSlices);
       if (all.size() > 1 && reads_both_sides(all)) all = {{}};
       for (const std::vector<Taken>& taken : all) add_result(i, value, taken, all.size() == 1);
     }
@@ -250,19 +248,14 @@ class Lowering {
 
   // ---- where elements do not exist
 
-  // Of the least category: it makes no float of an integer.
-  static constexpr ir::Category kLeast = ir::Category::truth;
+  static constexpr ir::Category kLeast = ir::Category::truth;  // it makes no float of an integer
 
   void check_outside(const Node& n, ir::Value value, int path) const {
     if (!ir::value_outside(program_.view(n)) || !reduces(n.args[0])) return;
     const Steps all = all_steps(value, path);
     const auto* const map = all.empty() ? nullptr : std::get_if<DimensionMap>(all.data());
-    if (map == nullptr || std::ranges::none_of(map->taken, &Taken::is_bounded)) return;
-    fail(unsupported,
-         "'{}' reads outside what a reduction gives, which one kernel does not keep. Compute '{}' in a launch of its "
-         "own, "
-         "and pass its result as an operand",
-         name(value), name(n.args[0]));
+    if (map != nullptr && std::ranges::any_of(map->taken, &Taken::is_bounded))
+      refuse_outside(name(value), name(n.args[0]));
   }
 
   // Through which elements of a value of that shape are read.
@@ -339,20 +332,10 @@ class Lowering {
 
   int path_of_table(ir::Value value, int path) {
     const Node& n = node(value);
-    const ir::Value source = source_of_index(n, n.args[1]);
+    const ir::Value source = source_of_index(program_, n, n.args[1]);
     const auto ordinal = static_cast<std::size_t>(node(source).ordinal);
     check_index_type(n, program_.inputs()[ordinal], inputs_[ordinal].dtype);
     return number(table_steps(program_, value, shapes_of(n, value), name(n.args[1]), steps(path)));
-  }
-
-  // The operand that an index is, perhaps through views.
-  ir::Value source_of_index(const Node& reader, ir::Value index) const {
-    const Node& n = node(index);
-    if (n.op == Op::input) return index;
-    const bool is_outside = n.op == Op::view && ir::value_outside(program_.view(n));
-    const bool is_one = n.op != Op::expand_as && ir::is_movement(n.op) && !is_outside;
-    if (!is_one) refuse_index(reader, name(index));
-    return source_of_index(reader, n.args[0]);
   }
 
   // The name of the operand that says where the table of `reader` is read through `then`, and its shape.
@@ -426,10 +409,7 @@ class Lowering {
     const Node& n = node(value);
     const int axis = n.shaping.axes.at[0];
     const int d = axis < 0 ? axis + shape(value).size() : axis;
-    const bool is_kept = std::ranges::all_of(steps(path), [](const ViewStep& step) {
-      return std::holds_alternative<DimensionMap>(step) || std::holds_alternative<Repeated>(step);
-    });
-    if (!is_kept) refuse_repeated(value, path);
+    if (!has_only_positions(steps(path))) refuse_repeated(value, path);
     const Built& given = argument(n.args[0], path);
     const Dims all = shape_through(value, path);
     const bool is_broadcast = given.shape.size() == all.size() && !reduces(n.args[0]) && path != kWhole;
@@ -461,10 +441,7 @@ class Lowering {
     const Dims all = shape_through(value, path);
     if (made.shape == all) return made;
     if (!made.shape.empty() || all.size() != 1 || inputs_.empty()) refuse_repeated(value, path);
-    Lowered::Operand line{0, 0, all, {1}, fmt::format("{} positions", all[0])};
-    line.within = {{0, 0, all[0]}};
-    line.is_mask = true;
-    return {builder_.input(operands_.name_of(line)), all};
+    return {builder_.input(operands_.name_of(positions_mask(all[0]))), all};
   }
 
   const Built& argument(ir::Value value, int path) const { return built_[static_cast<std::size_t>(value)].at(path); }

@@ -182,7 +182,8 @@ void Strided::apply(const DimensionMap& map) {
     if (from.repeat.exists()) {
       from.repeat.shift += from.repeat.factor * map.taken[d].start;
       from.repeat.factor *= map.taken[d].step;
-      if (map.taken[d].count == 1 && !(taken.bounded && taken.count == 0)) offset += from.repeat.at(0) * from.row_stride;
+      if (map.taken[d].count == 1 && !(taken.bounded && taken.count == 0))
+        offset += from.repeat.at(0) * from.row_stride;
     }
   }
   for (const Given& given : map.given) {

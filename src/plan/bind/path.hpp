@@ -39,9 +39,9 @@ struct Strided {
     bool bounded = false;  ///< only `count` elements, from `first` on, lie in memory
     std::int64_t first = 0;
     std::int64_t count = 0;
-    bool indexed = false;     ///< an index says where it is read: the stride is 0
-    std::int64_t period = 0;  ///< of a rolled dimension its elements, which all lie in memory; else 0
-    std::int64_t before = 0;  ///< of a rolled dimension: elements before the one that is read first
+    bool indexed = false;            ///< an index says where it is read: the stride is 0
+    std::int64_t period = 0;         ///< of a rolled dimension its elements, which all lie in memory; else 0
+    std::int64_t before = 0;         ///< of a rolled dimension: elements before the one that is read first
     ir::Bounds::Repeat repeat = {};  ///< of a dimension that is read at places that follow from positions: its row
     std::int64_t rows = 0;           ///< of these, that lie in memory
     std::int64_t row_stride = 0;

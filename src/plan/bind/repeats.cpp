@@ -43,6 +43,12 @@ Steps repeated_steps(const ir::Node& node, const Dims& own, const Dims& other, c
   return joined(std::move(map), own, then);
 }
 
+bool has_only_positions(const Steps& steps) {
+  return std::ranges::all_of(steps, [](const ViewStep& step) {
+    return std::holds_alternative<DimensionMap>(step) || std::holds_alternative<Repeated>(step);
+  });
+}
+
 std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,
                                              const std::function<ir::Value(int)>& iota) {
   // Forward, to the dimension of what the path gives; then back, position by position.

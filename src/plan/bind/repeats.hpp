@@ -16,6 +16,9 @@ Steps repeated_steps(const ir::Node& node, const Dims& own, const Dims& other, c
 /// The shape of a 'repeat_as', which is that of its second argument. Throws as above.
 const Dims& repeated_shape(const ir::Node& node, const Dims& own, const Dims& other);
 
+/// Whether a path has no reshapes and no indices.
+bool has_only_positions(const Steps& steps);
+
 /// Of the positions along dimension `d` of a value, what a path of views without reshapes takes. `iota` makes the positions along a dimension of what
 /// the path gives. Of a path of maps and repeats. Whether it is more than a number.
 std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,

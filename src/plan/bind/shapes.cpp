@@ -9,7 +9,6 @@
 #include "ir/result_types.hpp"
 #include "plan/bind/axes.hpp"
 #include "plan/bind/indices.hpp"
-#include "plan/bind/repeats.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/bind/space.hpp"
 #include "plan/bind/views.hpp"
@@ -124,7 +123,7 @@ class Inference {
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
     if (node.op == Op::matmul) return multiplied(node);
-    if (ir::is_indexing(node.op)) return indexed(node);
+    if (ir::is_indexing(node.op) || node.op == Op::repeat_as) return indexed(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
@@ -132,7 +131,6 @@ class Inference {
     if (node.op == Op::expand_as) return expanded(node);
     if (node.op == Op::unsqueeze_as) return unsqueezed(node);
     if (node.op == Op::reshape_as) return reshaped(node);
-    if (node.op == Op::repeat_as) return fresh(repeated_shape(node, value(node.args[0]).shape, value(node.args[1]).shape));
     if (node.op == Op::view) return viewed(node);
     return broadcast(node);
   }
@@ -150,9 +148,8 @@ class Inference {
         refuse_split(node, positions.shape[0]);
     }
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
-      if (gather.computed.exists()) continue;  // the position of a mask
       const Shaped& index = asked(gather.index);
-      for (int d = 0; d < index.shape.size(); ++d) {
+      for (int d = 0; !gather.computed.exists() && d < index.shape.size(); ++d) {
         if (index.axis(d) == kNoAxis) continue;
         if (!table_.identify(shaped.axis(d), index.axis(d))) refuse_split(node, index.shape[d]);
       }

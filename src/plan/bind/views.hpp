@@ -113,8 +113,8 @@ struct Lowered {
       std::string index;  ///< name of an operand
       std::int64_t stride = 0;
       std::int64_t extent = 0;
-      bool wraps = false;             ///< negative indices count from the end
-      std::string_view written = {};  ///< what the user called: static text
+      bool wraps = false;                ///< negative indices count from the end
+      std::string_view written = {};     ///< what the user called: static text
       ir::Bounds::Repeat computed = {};  ///< the index, of the position of the mask that `index` then is
       friend bool operator==(const Gather& a, const Gather& b) {
         return a.index == b.index && a.stride == b.stride && a.extent == b.extent && a.wraps == b.wraps &&
