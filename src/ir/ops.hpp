@@ -32,15 +32,15 @@ enum class Op : std::uint8_t {
   along,         ///< a vector laid along one dimension of another value's shape
   unsqueeze_as,  ///< the dimensions that a reduction of another value dropped, with one element each
   reshape_as,    ///< as another value of as many elements is shaped, in row-major order
-  repeat_as,  ///< each element several times along one dimension, as far as another value goes; 0 where there is none
-  expand_as,  ///< broadcast to another value's shape
-  view,       ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
-  cat,        ///< two values one behind the other along a dimension
-  iota,       ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
-  matmul,     ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
-  take,       ///< elements of a value along a dimension, at indices; negative ones count from the end
+  expand_as,     ///< broadcast to another value's shape
+  view,          ///< elements of a value at other places: a slice, a permutation, … (ir/views.hpp)
+  cat,           ///< two values one behind the other along a dimension
+  iota,          ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
+  matmul,        ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
+  take,          ///< elements of a value along a dimension, at indices; negative ones count from the end
   index_select,  ///< the same, but negative indices are out of range
   gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
+  repeat_as,  ///< a shape operation: each element several times along a dimension, as far as another value goes; 0 where there is none
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -95,9 +95,11 @@ constexpr bool is_generated(Op op) noexcept { return op == Op::rand_like || op =
 constexpr bool is_operand(Op op) noexcept { return op == Op::input || is_generated(op); }
 constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
 /// Changes how elements are indexed, and no element.
-constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op <= Op::view && op != Op::expand_as; }
+constexpr bool is_shape(Op op) noexcept {
+  return (op >= Op::unflatten && op <= Op::view && op != Op::expand_as) || op == Op::repeat_as;
+}
 /// The same, and what repeats elements.
-constexpr bool is_movement(Op op) noexcept { return op >= Op::unflatten && op <= Op::view; }
+constexpr bool is_movement(Op op) noexcept { return (op >= Op::unflatten && op <= Op::view) || op == Op::repeat_as; }
 /// Reads a value at places that the elements of another one name.
 constexpr bool is_indexing(Op op) noexcept { return op >= Op::take && op <= Op::gather; }
 /// A kernel computes it: no operand, no number, and no mere shape.

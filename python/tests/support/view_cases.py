@@ -182,8 +182,9 @@ def windows(draw: Draw, rank: int, dilated: bool = False, leaves: bool = True) -
     stride = [draw(st.integers(1, 4)) for _ in range(rank)]
     padding = [draw(st.integers(0, one // 2)) if leaves else 0 for one in size]
     dilation = [draw(st.integers(1, 2)) if dilated else 1 for _ in range(rank)]
-    least = [d * (k - 1) + 1 - 2 * p for k, p, d in zip(size, padding, dilation)]
-    inner = [draw(st.integers(max(one, 1), max(one, 1) + 7)) for one in least]
+    # Each window has an element of the tensor: PyTorch's backward writes beside the tensor where one has none.
+    least = [max(d * (k - 1) + 1 - 2 * p, d) for k, p, d in zip(size, padding, dilation)]
+    inner = [draw(st.integers(one, one + 7)) for one in least]
     return Windows([*a_shape(draw, 2, 2, 3), *inner], size, stride, padding, dilation, leaves and draw(st.booleans()))
 
 
@@ -202,6 +203,7 @@ def max_pools(draw: Draw, dtype: torch.dtype) -> Case:
 def avg_pools(draw: Draw, dtype: torch.dtype) -> Case:
     rank = draw(st.integers(1, 3))
     w = windows(draw, rank)
+    w.shape[2:] = map(max, w.shape[2:], w.size)  # PyTorch takes no smaller ones, though they are padded
     counts = draw(st.booleans())
     flags = f"ceil_mode={str(w.ceil_mode).lower()}, count_include_pad={str(counts).lower()}"
     pool = getattr(F, f"avg_pool{rank}d")
@@ -316,7 +318,7 @@ def wrapped(draw: Draw, case: Case) -> Case:
     behind = draw(st.sampled_from(["{}", "{} * 0.5", "tanh({})", "{}"]))
     counts = case.text.startswith(("argm", "count_"))
     text, function = case.text, case.function
-    if before != "x" and not case.text.startswith("lp_pool"):
+    if before != "x" and not case.text.startswith(("lp_pool", "where")):
         text = text.replace("(x", f"({before}", 1) if "(x" in text else text.replace("x[", f"({before})[", 1) if text.startswith("x[") else text
         if text != case.text:
             work = torch.relu if before == "relu(x)" else lambda x: x * 2
