@@ -279,8 +279,10 @@ std::optional<Value> ReverseSweep::put_back(Value value, Value g, const View& vi
     const Value like = is_last ? now(value) : builder.view(now(value), index_view(left));
     g = builder.repeat_as(g, like, dim, step, -start);
     if (is_from_back) g = builder.view(g, flip_view({dim}));
-    if (step > 1)
-      g = op(Op::where, op(Op::eq, this->rest(position(value, dim, -start), step), number(0)), g, number(0));
+    if (step > 1) {
+      const Value at = op(Op::sub, builder.iota(like, dim), number(static_cast<double>(start)));
+      g = op(Op::where, op(Op::eq, this->rest(at, step), number(0)), g, number(0));
+    }
   }
   return g;
 }

@@ -238,6 +238,8 @@ TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
                                   "window(x, 1, 2, 2, padding=1)[0]",
                                   "x[:, ::2] * r",
                                   "x[1, 1:5:3, None]",
+                                  "x[:, ::2, 0]",
+                                  "x[:, 1::3, 2::2]",
                                   "x[..., 2] * 2",
                                   "x[:, -1] * r",
                                   "x[-2, :, -3]",
