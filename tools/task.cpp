@@ -284,8 +284,9 @@ Task backward_task(const Task& forward, const Gradient& gradient, const std::vec
       task.inputs.push_back(forward.inputs[operand.index]);
       continue;
     }
-    const bool is_truth = chain.values[static_cast<std::size_t>(chain.results[operand.index])].gives_truth;
-    const DType saved = is_truth ? DType::boolean : f64 ? DType::f64 : DType::f32;
+    const ChainValue& value = chain.values[static_cast<std::size_t>(chain.results[operand.index])];
+    const bool is_integer = value.op == "cast" && !is_floating(value.dtype);
+    const DType saved = value.gives_truth ? DType::boolean : is_integer ? value.dtype : f64 ? DType::f64 : DType::f32;
     const bool is_saved = operand.source == GradientSource::saved;
     task.inputs.push_back(
         random_input(operand.name, is_saved ? saved : forward.outputs[operand.index].dtype, shapes[operand.index]));

@@ -462,6 +462,8 @@ Expr sum_to(const Expr& input, const Expr& other);
 Expr reshape_as(const Expr& input, const Expr& other);
 /// a reduction of other over axis, with keepdim=true from now on.
 Expr unsqueeze_as(const Expr& input, const Expr& other, const Axes& axis);
+/// input[(i + shift) // times] at each place i along dimension dim of other, and 0 where there is none. The other dimensions are those of both.
+Expr repeat_as(const Expr& input, const Expr& other, int dim, std::int64_t times, std::int64_t shift = 0);
 /// how many elements of input a reduction over axis makes one of.
 Expr count(const Expr& input, const Axes& axis = {});
 

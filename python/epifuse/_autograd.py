@@ -57,7 +57,13 @@ def _leads(chain, name):
 
 
 # Of ReverseSweep.
-_UNWRITTEN = ("is a tensor that is 0 elsewhere", "is products of the gradient")
+_UNWRITTEN = (
+    "is a tensor that is 0 elsewhere",
+    "is products of the gradient",
+    "adds up elements wherever indices are equal",
+    "is cut where its arguments meet",
+    "is not known to chains",
+)
 
 
 @functools.lru_cache(4096)
@@ -118,14 +124,19 @@ def _spec(tensor):
     return _OURS[tensor.dtype], tuple(_shapes.hint(extent) for extent in tensor.shape)
 
 
+def _is_integer(value):
+    """Whether a value is a number that says which element: the largest of a window."""
+    return value["op"] == "cast" and not value["dtype"].startswith(("f", "bf"))
+
+
 @functools.lru_cache(4096)
 def _spelled(passes, results, inputs):
     """The `results` argument of the forward chain: types and orders of its own results, and of what it saves. `inputs`:
     the operands, (type, shape) each."""
     _, values, positions, _ = facts_of(passes.forward)
-    kinds = [values[i]["gives_truth"] for i in positions[len(positions) - passes.saved :]]
+    kinds = [values[i] for i in positions[len(positions) - passes.saved :]]
     computed = _computed_in(passes.forward, inputs, (*_parse_results(results)[0], *["f32"] * passes.saved))
-    saved = ["bool" if truth else computed for truth in kinds]
+    saved = ["bool" if one["gives_truth"] else one["dtype"] if _is_integer(one) else computed for one in kinds]
     return ",".join([results, spell_results(saved, [None] * len(saved))]) if saved else results
 
 

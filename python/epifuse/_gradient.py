@@ -67,7 +67,7 @@ def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str]
     if not isinstance(tail, Tail):
         raise TypeError(f"gradient takes a tail, found {type(tail).__name__}; epifuse.compile and epifuse.fuse make them")
     names = [wrt] if isinstance(wrt, str) else list(wrt)
-    found = _gradient(tail.text, list(tail.scalars), names, list(overwritten))
+    found = _gradient(tail._source, list(tail.scalars), names, list(overwritten))
     backward = compile(found["backward"])
     results, saved = Launcher(found["forward"]).results, found["saved"]
     own = len(results) - saved

@@ -137,7 +137,7 @@ def value_shapes(values, operands):
         op = value["op"]
         if op == "input":
             shapes.append(tuple(operands[value["name"]]))
-        elif op in ("expand_as", "reshape_as") or (op == "sum" and len(arguments) > 1):
+        elif op in ("expand_as", "reshape_as", "repeat_as") or (op == "sum" and len(arguments) > 1):
             shapes.append(arguments[1])  # with another value, sum is sum_to
         elif op == "unsqueeze_as":
             shapes.append(_unsqueezed(value, arguments[1]))

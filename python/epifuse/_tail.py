@@ -44,9 +44,9 @@ class Tail:
     and for tensors that require grad where the chain has no gradient, epifuse.Error for what fails at run time.
     """
 
-    __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "dtypes", "text", "__weakref__")
+    __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "dtypes", "text", "_source", "__weakref__")
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launcher, source: str | None = None) -> None:
         self._launcher = launcher
         self._call = launcher.call
         self.inputs = tuple(launcher.inputs)
@@ -55,6 +55,8 @@ class Tail:
         # Our names of the types of the results: None where the operands decide, "compute" for what the chain computes in.
         self.dtypes = tuple(launcher.dtypes)
         self.text = launcher.text
+        # As it was given, where functions still have their names: gradients of pools differ from those of what they are made of.
+        self._source = launcher.text if source is None else source
 
     def __call__(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> Any:
         if compiling():
@@ -119,7 +121,7 @@ class Tail:
         return _draw.tail_html(self)
 
     def __reduce__(self):
-        return _again, (self.text, self._launcher.dtypes)
+        return _again, (self._source, self._launcher.dtypes, self.scalars)
 
 
 class Plan:
@@ -162,9 +164,9 @@ class Plan:
         return _draw.plan_html(self)
 
 
-def _again(text, dtypes):
+def _again(text, dtypes, scalars):
     """A tail that was pickled or copied."""
-    return Tail(Launcher(text, [], dtypes, []))
+    return Tail(Launcher(text, list(scalars), dtypes, []), text)
 
 
 @functools.lru_cache(1)
@@ -202,4 +204,4 @@ def compile(text: str, scalars: Sequence[str] = (), *, dtype: Any = None) -> Tai
         if isinstance(dtype, (list, tuple))
         else [dtype_name(dtype)] * 64
     )
-    return Tail(Launcher(text, list(scalars), dtypes, []))
+    return Tail(Launcher(text, list(scalars), dtypes, []), text)

@@ -36,7 +36,7 @@ def _is_array(value):
 
 @functools.lru_cache(4096)
 def _tail_of(text, dtypes):
-    return Tail(Launcher(text, [], list(dtypes), []))
+    return Tail(Launcher(text, [], list(dtypes), []), text)
 
 
 def _result_shapes(tail, operands):

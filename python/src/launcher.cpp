@@ -236,7 +236,7 @@ std::vector<DType> Launcher::types_of(const std::vector<TensorView>& inputs,
   if (std::ranges::none_of(specs, &ResultSpec::computed)) return types;
   const DType computed = tail_.compute_type(inputs, types);
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].computed && types[i] != DType::boolean) types[i] = computed;
+    if (specs[i].computed && is_floating(types[i])) types[i] = computed;
   }
   return types;
 }

@@ -25,7 +25,7 @@ std::vector<DType> Gradient::forward_types(std::span<const TensorView> inputs) c
   std::vector<DType> types = forward.result_types(inputs);
   const DType computed = forward.compute_type(inputs, types);
   for (std::size_t i = types.size() - saved; i < types.size(); ++i) {
-    if (types[i] != DType::boolean) types[i] = computed;
+    if (is_floating(types[i])) types[i] = computed;
   }
   return types;
 }

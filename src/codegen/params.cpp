@@ -104,14 +104,28 @@ OffsetText offset_at(std::string_view at) {
   return [at = std::string(at)](std::string_view name) { return fmt::format("offset_of({}, p.strides_{})", at, name); };
 }
 
+namespace {
+
+// Of a position that exists, so that nothing is negative.
+std::string computed_index(const ir::Bounds::Repeat& repeat, const std::string& position) {
+  std::string text = repeat.factor == 1 ? position : fmt::format("{} * {}", repeat.factor, position);
+  if (repeat.shift != 0) text += fmt::format(" {} {}", repeat.shift < 0 ? '-' : '+', std::abs(repeat.shift));
+  return fmt::format("({}) / {}", text, repeat.times);
+}
+
+}  // namespace
+
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset) {
   const std::string name = input_name(program, i);
   const ir::Bounds& bounds = program.bounds()[i];
   std::string row = "p." + name;
   for (std::size_t k = 0; k < bounds.gathers.size(); ++k) {
     const auto index = static_cast<std::size_t>(bounds.gathers[k].index);
-    row = fmt::format("row_at({}, p.{}[{}], p.gathers_{}[{}])", row, input_name(program, index),
-                      existing_offset(program, index, offset), name, k);
+    const ir::Bounds::Repeat& computed = bounds.gathers[k].computed;
+    const std::string at = computed.exists() ? computed_index(computed, offset(input_name(program, index)))
+                                             : fmt::format("p.{}[{}]", input_name(program, index),
+                                                           existing_offset(program, index, offset));
+    row = fmt::format("row_at({}, {}, p.gathers_{}[{}])", row, at, name, k);
   }
   return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);
 }

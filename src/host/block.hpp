@@ -61,7 +61,8 @@ struct Path {
 struct Path::Gather {
   Path index;
   std::int64_t stride = 0;
-  std::int64_t wrapped = 0;  ///< what is added to a negative index
+  std::int64_t wrapped = 0;          ///< what is added to a negative index
+  ir::Bounds::Repeat computed = {};  ///< the index, of the position that `index` has
 };
 
 struct Path::Wrap {
@@ -82,7 +83,7 @@ Path operand_path(const ir::Program& program, const plan::Space& space, std::siz
   for (const plan::RolledDimension& wrap : strided.wraps)
     path.wraps.push_back({path_of(space.inputs[wrap.behind]), wrap.offset});
   for (const plan::GatheredDimension& gather : strided.gathers)
-    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped});
+    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.computed});
   return path;
 }
 
@@ -301,7 +302,12 @@ class BlockWorker {
     for_each_run(gather.index, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
       for (int i = 0; i < length; ++i) {
         if (!exists[index(done + i)]) continue;
-        const std::int64_t at = index_at(base, gather.index.dtype, offset + i * stride - gather.index.origin);
+        const std::int64_t position = offset + i * stride;
+        if (gather.computed.exists()) {
+          offsets[index(done + i)] += gather.computed.at(position) * gather.stride;
+          continue;
+        }
+        const std::int64_t at = index_at(base, gather.index.dtype, position - gather.index.origin);
         offsets[index(done + i)] += (at < 0 ? at + gather.wrapped : at) * gather.stride;
       }
       return true;

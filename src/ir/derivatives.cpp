@@ -115,6 +115,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.along(args[0], args[1], node.shaping.axes.at[0]);
     case Op::unsqueeze_as:
       return builder.unsqueeze_as(args[0], args[1], node.shaping.axes);
+    case Op::repeat_as:
+      return builder.repeat_as(args[0], args[1], node.shaping.axes.at[0], node.shaping.sizes[0], node.shaping.sizes[1]);
     case Op::reshape_as:
       return builder.reshape_as(args[0], args[1]);
     case Op::expand_as:

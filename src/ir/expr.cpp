@@ -382,6 +382,11 @@ Expr unsqueeze_as(const Expr& input, const Expr& other, const Axes& axis) {
     return b.unsqueeze_as(args[0], args[1], axes_of("unsqueeze_as", axis));
   });
 }
+Expr repeat_as(const Expr& input, const Expr& other, int dim, std::int64_t times, std::int64_t shift) {
+  return composite("repeat_as", {input, other}, [=](Builder& b, Values args) {
+    return b.repeat_as(args[0], args[1], ir::dimension_of("repeat_as", dim), times, shift);
+  });
+}
 Expr count(const Expr& input, const Axes& axis) {
   return composite("count", {input}, [=](Builder& b, Values args) { return b.count(args[0], axes_of("count", axis)); });
 }

@@ -179,6 +179,10 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.reshape_as(a[0].value, a[1].value); }},
     Row{"unsqueeze_as(input, other, axis)", "vva", kShapes, "a reduction of other over axis, with keepdim=true from now on",
         [](Builder& b, Arguments a) { return b.unsqueeze_as(a[0].value, a[1].value, a[2].axes); }},
+    Row{"repeat_as(input, other, dim, times, shift=0)", "vviii", kShapes, "input[(i + shift) // times] at each place i along dimension dim of other, and 0 where there is none",
+        [](Builder& b, Arguments a) {
+          return b.repeat_as(a[0].value, a[1].value, dimension_of("repeat_as", whole(a[2])), whole(a[3]), whole(a[4]));
+        }},
     Row{"count(input, axis=none)", "va", kShapes, "how many elements of input a reduction over axis makes one of",
         [](Builder& b, Arguments a) { return b.count(a[0].value, a[1].axes); }},
 

@@ -46,7 +46,9 @@ class Cut {
       if (value != kNone) is_cut_[index(value)] = true;
     }
     save_statistics();
+    save_largest();
     use_results();
+    save_pooled();
     save_masks();
     check_overwritten();
     find_references();
@@ -200,6 +202,48 @@ class Cut {
       if (is_cut_[index(value)] || !keeps_shape(value) || !is_computed(n.op) || n.op == Op::cast || gives_truth(n))
         continue;
       gives_less(value, true);
+    }
+  }
+
+  // ---- pools: overlapping windows would be computed again for each element that they share
+
+  // A result that chains without reductions can write beside their own.
+  bool has_place(Value value) {
+    const auto has_shape = [&](const Result& r) {
+      const Value result = sweep_.forward[index(r.value)];
+      return keeps_shape(result) && sweep_.shapes.of(result) == sweep_.shapes.of(value);
+    };
+    const auto reduces = [](const Node& n) { return is_reduction(n.op); };
+    return std::ranges::any_of(program_.nodes(), reduces) || std::ranges::all_of(program_.results(), has_shape);
+  }
+
+  void save_largest() {
+    for (const Value value : sweep_.largest_elements) {
+      if (index(value) < size_ && needed()[index(value)] && has_place(value)) is_cut_[index(value)] = true;
+    }
+  }
+
+  // By value: a sum or a maximum of elements of windows, or one of these.
+  std::vector<bool> find_pooled() const {
+    std::vector<bool> all(size_, false);
+    for (std::size_t i = 0; i < size_; ++i) {
+      const Node& n = node(static_cast<Value>(i));
+      const View* const view = b_.view_of(n);
+      const bool joins = n.op == Op::add || n.op == Op::maximum;
+      all[i] =
+          joins ? all[index(n.args[0])] && all[index(n.args[1])] : view != nullptr && view->kind == View::Kind::window;
+    }
+    return all;
+  }
+
+  // What a pool gives, where backward computes with it.
+  void save_pooled() {
+    if (!sweep_.has_windows) return;
+    const std::vector<bool> is_pooled = find_pooled();
+    for (std::size_t i = size_; i-- > 0;) {
+      const auto value = static_cast<Value>(i);
+      const bool is_one = is_pooled[i] && is_forward_[i] && is_computed(node(value).op) && !is_cut_[i];
+      if (is_one && needed()[i] && has_place(value)) is_cut_[i] = true;
     }
   }
 

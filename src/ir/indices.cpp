@@ -1,5 +1,8 @@
-// one_hot compares with positions, which lie nowhere; rope reads its tables at positions.
+// one_hot compares with positions, which lie nowhere; rope reads its tables at positions; what is repeated is read at places that follow from positions.
 #include "ir/indices.hpp"
+
+#include <array>
+#include <cstdlib>
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
@@ -21,6 +24,21 @@ Value rope_at(Builder& b, Value input, Value cos, Value sin, Value positions, bo
   const auto at_positions = [&](Value table) { return b.indexed(Op::index_select, table, positions, 0); };
   const Value cosines = at_positions(cos);
   return rope(b, input, cosines, at_positions(sin), interleaved);
+}
+
+Value Builder::repeat_as(Value value, Value other, int dim, std::int64_t times, std::int64_t shift) {
+  const Written as(*this, "repeat_as");
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (times < 1 || times > kMost || std::abs(shift) > kMost) {
+    base::fail(ErrorCode::invalid_expression,
+               "'{}' repeats each element 1 to 2^30 times, from a shift of at most 2^30 on; found {} and {}", written_,
+               times, shift);
+  }
+  Node node;
+  node.op = Op::repeat_as;
+  node.args = {value, other, kNone};
+  node.shaping = {axes_of("repeat_as", std::array{std::int64_t{dim}}, false), false, {times, shift}};
+  return intern(node);
 }
 
 }  // namespace epifuse::ir

@@ -149,6 +149,8 @@ std::string_view name_of(Op op) {
       return "unsqueeze_as";
     case Op::reshape_as:
       return "reshape_as";
+    case Op::repeat_as:
+      return "repeat_as";
     default:
       return is_reduction(op) ? reduction_row(op).name : row(op).name;
   }

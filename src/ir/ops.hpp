@@ -40,6 +40,7 @@ enum class Op : std::uint8_t {
   take,          ///< elements of a value along a dimension, at indices; negative ones count from the end
   index_select,  ///< the same, but negative indices are out of range
   gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
+  repeat_as,  ///< a shape operation: each element several times along a dimension, as far as another value goes; 0 where there is none
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -94,9 +95,11 @@ constexpr bool is_generated(Op op) noexcept { return op == Op::rand_like || op =
 constexpr bool is_operand(Op op) noexcept { return op == Op::input || is_generated(op); }
 constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
 /// Changes how elements are indexed, and no element.
-constexpr bool is_shape(Op op) noexcept { return op >= Op::unflatten && op <= Op::view && op != Op::expand_as; }
+constexpr bool is_shape(Op op) noexcept {
+  return (op >= Op::unflatten && op <= Op::view && op != Op::expand_as) || op == Op::repeat_as;
+}
 /// The same, and what repeats elements.
-constexpr bool is_movement(Op op) noexcept { return op >= Op::unflatten && op <= Op::view; }
+constexpr bool is_movement(Op op) noexcept { return (op >= Op::unflatten && op <= Op::view) || op == Op::repeat_as; }
 /// Reads a value at places that the elements of another one name.
 constexpr bool is_indexing(Op op) noexcept { return op >= Op::take && op <= Op::gather; }
 /// A kernel computes it: no operand, no number, and no mere shape.

@@ -175,12 +175,9 @@ Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
   const std::string name = name_with("lp_pool", rank);
   if (!(p > 0) || p > 1e300)
     fail(invalid_expression, "'norm_type' of '{}' is a positive number, found {}", name, print_number(p));
-  std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
-  for (Value& element : elements) {
-    if (p != 1)
-      element =
-          p == 2 ? b.apply(Op::square, {element, kNone, kNone}) : b.apply(Op::pow, {element, b.constant(p), kNone});
-  }
+  // No window steps outside, so powers first: their gradient is then one sum over windows.
+  if (p != 1) x = p == 2 ? b.apply(Op::square, {x, kNone, kNone}) : b.apply(Op::pow, {x, b.constant(p), kNone});
+  const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
   const Value sum = combined(b, Op::add, elements);
   if (p == 1) return sum;
   return p == 2 ? b.apply(Op::sqrt, {sum, kNone, kNone}) : b.apply(Op::pow, {sum, b.constant(1 / p), kNone});

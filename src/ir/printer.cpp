@@ -36,6 +36,8 @@ std::vector<std::string> attributes(const Node& node) {
     items = {std::to_string(shaping.sizes[0]), std::to_string(shaping.sizes[1])};
   } else if (is_shape(node.op) || node.op == Op::iota) {
     items.push_back(print_axes(shaping.axes));
+    if (node.op == Op::repeat_as)
+      items.insert(items.end(), {std::to_string(shaping.sizes[0]), std::to_string(shaping.sizes[1])});
     if (node.op == Op::unflatten) items.push_back(fmt::format("({}, {})", shaping.sizes[0], shaping.sizes[1]));
   }
   return items;

@@ -174,6 +174,7 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::expand_as:
     case Op::unsqueeze_as:
     case Op::reshape_as:
+    case Op::repeat_as:
     case Op::view:
     case Op::take:
     case Op::index_select:
@@ -477,7 +478,12 @@ void Program::set_fingerprints() {
       hash->add(static_cast<int>(bounds.kind));
       hash->add(bounds.by.size());
       for (const int by : bounds.by) hash->add(by);
-      for (const Bounds::Gather& gather : bounds.gathers) hash->add(gather.index);
+      for (const Bounds::Gather& gather : bounds.gathers) {
+        hash->add(gather.index);
+        if (!gather.computed.exists()) continue;
+        for (const std::int64_t number : {gather.computed.times, gather.computed.factor, gather.computed.shift})
+          hash->add(number);
+      }
       for (const Bounds::Wrap& wrap : bounds.wraps) hash->add(wrap.behind);
       if (hash == &code) continue;
       hash->add(bounds.first);
@@ -495,12 +501,6 @@ void Program::set_fingerprints() {
   }
   code_fingerprint_ = code.digest();
   fingerprint_ = all.digest();
-}
-
-std::vector<int> Bounds::masks() const {
-  std::vector<int> all = by;
-  for (const Wrap& wrap : wraps) all.push_back(wrap.behind);
-  return all;
 }
 
 Program Program::with_bounds(std::vector<Bounds> bounds) && {
@@ -575,7 +575,8 @@ Program Builder::finish() && {
   order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || is_indexing(nodes[i].op);
+    program_.reads_elsewhere_ =
+        program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as || is_indexing(nodes[i].op);
     program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());

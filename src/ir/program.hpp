@@ -94,13 +94,23 @@ struct Bounds {
     gathered,  ///< as bounded, and indices say where it is read; where one is out of range it is NaN, or 0 if it is no float
     index,  ///< says where others are read, and is no value of the chain; it is read where all operands of `by` are true
   };
+  /// An index that follows from a position: (factor * position + shift) / times, rounded down.
+  struct Repeat {
+    std::int64_t times = 0;  ///< 0: there is none
+    std::int64_t factor = 1;
+    std::int64_t shift = 0;
+    friend bool operator==(const Repeat&, const Repeat&) = default;
+    bool exists() const noexcept { return times != 0; }
+    std::int64_t at(std::int64_t position) const noexcept;
+  };
   /// One dimension of a tensor whose positions an operand holds.
   struct Gather {
-    int index = 0;             ///< the operand that is the index
+    int index = 0;  ///< the operand that is the index; of a computed one that which is `inside` at its positions
     std::int64_t stride = 0;   ///< of the dimension, in elements
     std::int64_t extent = 0;   ///< indices from 0 up to here are in range
     bool wraps = false;        ///< negative indices count from the end
     std::string_view written;  ///< what the user called, for errors: static text
+    Repeat computed = {};      ///< the index, where none is read
   };
   /// A dimension that is rolled: behind its last element comes its first.
   struct Wrap {
@@ -221,6 +231,9 @@ class Builder {
   Value reshape_as(Value value, Value other);
   /// `value`, which has the dimensions of `other` but for `axes`, with these in their places, with one element.
   Value unsqueeze_as(Value value, Value other, const Axes& axes);
+  /// Along dimension `dim` of `other` element (i + shift) / times of `value`, rounded down, at i, and 0 where there is none. In the other dimensions
+  /// both have one shape.
+  Value repeat_as(Value value, Value other, int dim, std::int64_t times, std::int64_t shift);
   /// `first` and behind it, along dimension `dim`, `second`.
   Value cat(Value first, Value second, int dim);
   /// For each element of `other` where it stands along dimension `dim`: 0, 1, ….

@@ -136,6 +136,7 @@ class Inference {
       case Op::expand_as:
       case Op::unsqueeze_as:
       case Op::reshape_as:
+      case Op::repeat_as:
         return {arg(node, 0).dtype, arg(node, 1).rank, false};
       default:
         return is_reduction(node.op) ? reduced(node) : computed(node);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
@@ -28,7 +29,10 @@ std::string name_of_gradient(const Program& program, std::string name) {
 }  // namespace
 
 ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
-    : program_(program), parts_(program.nodes().size()), reached_(program.nodes().size(), false) {
+    : program_(program),
+      parts_(program.nodes().size()),
+      windows_(program.nodes().size()),
+      reached_(program.nodes().size(), false) {
   for (const std::string& name : program.inputs()) builder.input(name);
   for (const std::string& name : program.scalars())
     builder.scalar(name);  // in their order, which need not be that of their uses
@@ -38,6 +42,7 @@ ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
   for (std::size_t i = program.nodes().size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);
     if (!active_[i] || !reached_[i]) continue;
+    add_windows(value);
     if (node(value).op != Op::input && !parts_[i].empty()) differentiate(value, total(value));
     for (int k = 0; k < node(value).computed_arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
@@ -152,20 +157,16 @@ void ReverseSweep::differentiate(Value value, Value g) {
   if (is_movement(n.op)) return differentiate_movement(value, g);
   if (n.op == Op::cat) return differentiate_cat(value, g);
   if (is_indexing(n.op)) {
-    base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' adds up elements wherever indices are equal, which chains do not write: "
-               "differentiate what reads it as an operand of its own",
-               written_name(n));
-  }
-  if (n.op == Op::maximum && n.written.starts_with("max_pool")) {
-    base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' goes to the first of equal elements, which a chain of maxima does not know: "
-               "differentiate what reads it as an operand of its own",
-               n.written);
+    base::fail(
+        ErrorCode::unsupported,
+        "the gradient of '{}' adds up elements wherever indices are equal, which a chain could only find by "
+        "comparing each row of the table with every index: differentiate what reads it as an operand of its own, "
+        "and add its gradient up with PyTorch's index_add_ or embedding_dense_backward",
+        written_name(n));
   }
   const bool is_more = differentiate_softmax(value, g) || differentiate_log_softmax(value, g) ||
                        differentiate_logsumexp(value, g) || differentiate_root(value, g) ||
-                       differentiate_clamp(value, g);
+                       differentiate_clamp(value, g) || differentiate_max_pool(value, g);
   if (is_more) return;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
   for (int k = 0; k < n.arity(); ++k) args[static_cast<std::size_t>(k)] = now(n.args[static_cast<std::size_t>(k)]);
@@ -185,15 +186,24 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
   const Atoms shape = shapes.of(now(value));
   const View* const view = program_.view_of(n);
   const ReversedView reversed = view == nullptr ? ReversedView{} : reversed_view(*view);
+  if (n.op == Op::repeat_as) {
+    base::fail(ErrorCode::unsupported,
+               "the gradient of '{}' is not known to chains: differentiate what reads it as an operand of its own",
+               written_name(n));
+  }
   if (own.empty() || n.op == Op::expand_as || reversed.kind == ReversedView::Kind::sum) return add(a, g, shape);
   g = covering(g, shape);
   if (reversed.kind == ReversedView::Kind::view) return add(a, builder.view(g, reversed.view), own);
   if (reversed.kind == ReversedView::Kind::scatter) {
+    if (view->kind == View::Kind::window) {
+      windows_[index(a)].push_back({*view, g});
+      return;
+    }
     if (const auto beside = views_beside(*view)) return add(a, amid_zeros(now(a), g, *beside), own);
+    if (const auto back = put_back(a, g, *view)) return add(a, *back, own);
     base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' is a tensor that is 0 elsewhere, which chains do not write: differentiate what "
-               "reads it as "
-               "an operand of its own",
+               "the gradient of '{}' is a tensor that is 0 elsewhere, which chains do not write where slices "
+               "count from the back: count from the front, or differentiate what reads it as an operand of its own",
                print_view(*view, "…"));
   }
   return add(a, builder.reshape_as(g, shapes.like(own)), own);
@@ -222,13 +232,23 @@ void ReverseSweep::differentiate_cat(Value value, Value g) {
                shapes.of(now(x)));
   }
   const Atoms first = shapes.of(now(n.args[0]));
-  if (first.empty() || first != shapes.of(now(n.args[1]))) {
-    base::fail(ErrorCode::unsupported,
-               "the gradient of '{}' is cut where its arguments meet, which a chain knows of two that surely have one "
-               "shape: differentiate what goes into it, with a slice of the gradient for each",
-               written_name(n));
+  const Atoms second = shapes.of(now(n.args[1]));
+  if (first.empty() || second.empty()) {
+    base::fail(
+        ErrorCode::unsupported,
+        "the gradient of '{}' is cut where its arguments meet, one of which is a number: differentiate what goes "
+        "into it, with a slice of the gradient for each",
+        written_name(n));
   }
   g = covering(g, shapes.of(now(value)));
+  if (first != second) {
+    // As far as each goes: the first from the front, the second from the back.
+    const int axis = n.shaping.axes.at[0];
+    const View flip = flip_view({axis});
+    add(n.args[0], builder.repeat_as(g, shapes.like(first), axis, 1, 0), first);
+    const Value behind = builder.repeat_as(builder.view(g, flip), shapes.like(second), axis, 1, 0);
+    return add(n.args[1], builder.view(behind, flip), second);
+  }
   for (const std::int64_t k : {0, 1}) {
     const View half = numbered_view(View::Kind::chunk, {2, n.shaping.axes.at[0], k});
     add(n.args[static_cast<std::size_t>(k)], builder.view(g, half), first);
@@ -268,7 +288,7 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
       return add(a, op(Op::mul, unreduced(value, g), product_of_others(value)), shape);
     case Op::amax:
     case Op::amin:
-      return add(a, extreme(), shape);
+      return add(a, n.written.starts_with("adaptive_max_pool") ? of_first(value, g) : extreme(), shape);
     default: {  // var
       const Value freedom =
           n.constant == 0 ? count() : op(Op::maximum, op(Op::sub, count(), number(n.constant)), number(0));
@@ -277,6 +297,25 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
       return add(a, op(Op::mul, unreduced(value, factor), op(Op::sub, x, unreduced(value, mean))), shape);
     }
   }
+}
+
+// To the first of equal elements alone, in row-major order of the reduced dimensions, as pools have it.
+Value ReverseSweep::of_first(Value reduction, Value g) {
+  const Node& n = node(reduction);
+  const Value x = now(n.args[0]);
+  const Value like = shapes.like(shapes.of(x));
+  std::vector<std::int8_t> axes(n.shaping.axes.at.begin(), n.shaping.axes.at.begin() + n.shaping.axes.count);
+  std::ranges::sort(axes);
+  Value place = kNone;
+  for (const std::int8_t axis : axes) {
+    const Value at = builder.iota(like, axis);
+    const Axes one = axes_of("amax", std::array{std::int64_t{axis}}, false);
+    place = place == kNone ? at : op(Op::add, op(Op::mul, place, builder.count(like, one)), at);
+  }
+  const Value is_one = op(Op::eq, x, unreduced(reduction, now(reduction)));
+  const Value far = builder.constant(std::numeric_limits<double>::infinity());
+  const Value first = builder.reduce(Op::amin, op(Op::where, is_one, place, far), n.shaping.axes, true);
+  return op(Op::where, op(Op::eq, place, first), unreduced(reduction, g), number(0));
 }
 
 // Without a division by zero: where one element of a row is 0, the product of the others is the gradient of that one alone.

@@ -1,6 +1,7 @@
 // The reverse sweep: from the gradients of a chain's results to those of its operands, as further values of the same chain. For gradient.cpp.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ class ReverseSweep {
   std::vector<Value> gradients;  ///< of the results, by result: operands; kNone where none is needed
   /// The shape that a result is written in: its value's, or, in a chain of pointwise operations alone, what all operands broadcast to.
   Atoms written_shape(Value value);
+  /// Of each pool of maxima which element of each window is the largest: what backward had better read.
+  std::vector<Value> largest_elements;
+  bool has_windows = false;   ///< an element has gradients of several windows
   std::vector<Value> of_wrt;  ///< gradients of `wrt`; kNone: nothing that has a derivative leads from there to a result
 
  private:
@@ -48,7 +52,35 @@ class ReverseSweep {
   Value amid_zeros(Value x, Value g, const ViewsBeside& beside);
   void differentiate_cat(Value value, Value g);
   void differentiate_movement(Value value, Value g);
+  // reverse_windows.cpp
+  struct Window;
+  struct MaxPool;
+  struct WindowGradient {
+    View view;       // an element of each window
+    Value gradient;  // of these elements
+  };
+  Value position(Value value, int dim, std::int64_t shift);
+  Value rest(Value position, std::int64_t stride);
+  void add_windows(Value value);
+  Value of_whole_windows(Value value, const WindowGradient& given);
+  Value of_element(Value value, const WindowGradient& given, std::int64_t element);
+  Value taken_every(Value value, Value g, int dim, std::int64_t stride, std::int64_t shift);
+  void below_maxima(Value value, std::vector<Value>& leaves) const;
+  std::optional<std::int64_t> element_of(const MaxPool& pool, Value value) const;
+  std::optional<MaxPool> max_pool_of(const std::vector<Value>& leaves) const;
+  Value largest_of(Value value, const MaxPool& pool);
+  bool differentiate_max_pool(Value value, Value g);
+  Value of_largest(const MaxPool& pool, std::size_t d, Value largest, Value g, Value which, Value holds);
+  Value repeated_to(const MaxPool& pool, std::size_t d, Value value, std::int64_t shift);
+  struct Places {
+    std::int64_t start, step;
+    bool is_from_back;
+  };
+  static std::optional<Places> places_of(const Index& item);
+  std::optional<Value> put_back(Value value, Value g, const View& view);
+
   Value unreduced(Value reduction, Value result);
+  Value of_first(Value reduction, Value g);
   Value product_of_others(Value reduction);
   Value sum_over(Value value, const Axes& axes) { return builder.reduce(Op::sum, value, axes, true); }
 
@@ -57,7 +89,8 @@ class ReverseSweep {
       active_;  // by value of the program: depends on an operand of `wrt` through operations that have a derivative
   // By value of the program: its gradient so far, in shapes that the value broadcasts to. Each is summed once, when all has been added.
   std::vector<std::vector<std::pair<Atoms, Value>>> parts_;
-  std::vector<bool> reached_;  // by value of the program: it has a gradient, which may be 0
+  std::vector<std::vector<WindowGradient>> windows_;  // likewise, of elements of windows, until the value's own turn
+  std::vector<bool> reached_;                         // by value of the program: it has a gradient, which may be 0
 };
 
 }  // namespace epifuse::ir

@@ -48,6 +48,7 @@ Atoms SymbolicShapes::computed(Value value) {
       return arg(0);
     case Op::expand_as:
     case Op::reshape_as:
+    case Op::repeat_as:
     case Op::gather:
       return arg(1);
     case Op::unsqueeze_as:
@@ -80,7 +81,7 @@ Atoms SymbolicShapes::made(Value value, const Atoms& of, const Atoms& base, bool
   const int kind =
       node.op == Op::input ? -1 - node.ordinal : static_cast<int>(is_reduction(node.op) ? Op::sum : node.op);
   std::vector<int> what = {kind};
-  if (node.op == Op::view) what.push_back(-2 - node.ordinal);
+  if (node.op == Op::view) what.push_back(-2 - ordinal_of(node));
   what.insert(what.end(), of.begin(), of.end());
   if (node.arity() == 2) {
     const Atoms& other = known_[static_cast<std::size_t>(node.args[1])];
@@ -90,6 +91,16 @@ Atoms SymbolicShapes::made(Value value, const Atoms& of, const Atoms& base, bool
   const auto [it, is_new] = numbers_.try_emplace(Key{what, node.shaping}, static_cast<int>(atoms_.size()));
   if (is_new) atoms_.push_back({value, base, reduced});
   return {it->second};
+}
+
+// Of a view; of elements of windows that of the first element that was met, since all have one shape.
+int SymbolicShapes::ordinal_of(const Node& node) {
+  const View& view = *builder_.view_of(node);
+  if (view.kind != View::Kind::window) return node.ordinal;
+  constexpr std::size_t kElement = 4;
+  std::vector<std::int64_t> numbers = view.numbers;
+  numbers[kElement] = 0;
+  return windows_.try_emplace(std::move(numbers), node.ordinal).first->second;
 }
 
 Atoms SymbolicShapes::joined(const Atoms& a, const Atoms& b) const {

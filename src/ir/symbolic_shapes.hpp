@@ -33,6 +33,7 @@ class SymbolicShapes {
   bool is_reduced(const Atoms& shape) const;
 
  private:
+  int ordinal_of(const Node& node);
   struct Atom {
     Value first = kNone;  ///< has this shape and no other atom
     Atoms base;           ///< broadcasts to this shape; empty: not known
@@ -48,6 +49,8 @@ class SymbolicShapes {
   std::vector<bool> is_known_;
   std::size_t next_ = 0;  // all before are known
   std::map<Key, int> numbers_;
+  std::map<std::vector<std::int64_t>, int>
+      windows_;  // by numbers of a window's view, but for the element: its first view
   std::vector<Atom> atoms_;
   std::vector<std::pair<Atoms, Value>> declared_;
 };

@@ -212,6 +212,69 @@ TEST(Gradient, OfViews) {
   }
 }
 
+// Windows with steps, slices, and what is joined of tensors of several sizes: an element may be in several windows, in one, or in none.
+TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
+  const Tensors operands = {{"x", random_tensor({2, 6, 7}, 1, 0.2, 2)},
+                            {"r", random_tensor({7}, 2, 0.5, 1.5)},
+                            {"z", random_tensor({2, 3, 7}, 3, 0.5, 1.5)}};
+  for (const std::string chain : {"max_pool2d(x * r, 2)",
+                                  "max_pool2d(x, 3, 2, 1)",
+                                  "tanh(max_pool2d(x * r, (3, 2), (2, 1), (1, 0)))",
+                                  "max_pool1d(x, 3, 2, 1, ceil_mode=true)",
+                                  "max_pool1d(x, 2, 3, 0, 2) * 3",
+                                  "max_pool1d(x, 2, 2)",
+                                  "max_pool1d(max_pool1d(x * r, 2, 1), 2, 2)",
+                                  "sum(max_pool2d(x, 2), 2)",
+                                  "adaptive_max_pool2d(x * r, (2, 1))",
+                                  "avg_pool2d(x * r, 2)",
+                                  "gelu(avg_pool2d(x * r, 3, 2, 1)) * 2",
+                                  "avg_pool2d(x, 3, 2, 1, count_include_pad=false)",
+                                  "avg_pool2d(x, 3, 2, 1, ceil_mode=true)",
+                                  "avg_pool1d(x * r, 2, 3)",
+                                  "avg_pool1d(avg_pool1d(x, 3, 1, 1), 2)",
+                                  "lp_pool2d(x * r, 2, 3, 2)",
+                                  "lp_pool1d(x, 3, 2)",
+                                  "window(x * r, -1, 3, 2)[1] * 2",
+                                  "window(x, 1, 2, 2, padding=1)[0]",
+                                  "x[:, ::2] * r",
+                                  "x[1, 1:5:3, None]",
+                                  "x[:, ::2, 0]",
+                                  "x[:, 1::3, 2::2]",
+                                  "x[..., 2] * 2",
+                                  "x[:, -1] * r",
+                                  "x[-2, :, -3]",
+                                  "split(x * r, 4, 1)[1]",
+                                  "cat((x, z * r), 1) * r",
+                                  "cat((z, x), -2)"}) {
+    const std::vector<std::string> names = Epilogue::parse(chain).inputs();
+    for (const std::string& name : names)
+      EXPECT_GE(expect_differences(chain, name, operands), static_cast<int>(operands.at(name).data.size()))
+          << chain << ", d" << name;
+  }
+}
+
+// The first of equal elements has the gradient of its window, as in PyTorch.
+TEST(Gradient, OfTiesInWindowsGoesToTheFirst) {
+  const Tensors operands = {{"x", {{1, 6}, {1, 1, 1, 0, 2, 2}}}};
+  const auto found = [&](const std::string& chain, const Tensor& weights) {
+    return backward(gradient(Epilogue::parse(chain), {"x"}), operands, weights).front().data;
+  };
+  EXPECT_EQ(found("max_pool1d(x, 2)", {{1, 3}, {1, 2, 3}}), (std::vector<double>{1, 0, 2, 0, 3, 0}));
+  EXPECT_EQ(found("max_pool1d(x, 3, 2, 1)", {{1, 3}, {1, 2, 3}}), (std::vector<double>{1, 2, 0, 0, 3, 0}));
+  EXPECT_EQ(found("max_pool1d(x, 2, 1)", {{1, 5}, {1, 2, 3, 4, 5}}), (std::vector<double>{1, 2, 3, 0, 9, 0}));
+  EXPECT_EQ(found("adaptive_max_pool1d(x, 2)", {{1, 2}, {1, 2}}), (std::vector<double>{1, 0, 0, 0, 2, 0}));
+}
+
+// A byte for each window says which element is the largest, so that backward reads neither the operand nor overlapping windows.
+TEST(Gradient, OfPoolsReadsWhichElementIsTheLargest) {
+  const Gradient found = gradient(Epilogue::parse("relu(max_pool2d(x, 3, 2, 1))"), {"x"});
+  EXPECT_EQ(found.forward.results(), (std::vector<std::string>{"out", "saved_cast"}));
+  using enum GradientSource;
+  std::vector<GradientSource> sources;
+  for (const GradientOperand& operand : found.operands) sources.push_back(operand.source);
+  EXPECT_EQ(sources, (std::vector{gradient, result, saved, shape}));
+}
+
 TEST(Gradient, SaysWhatConnectsThePasses) {
   const Gradient found = gradient(Epilogue::parse("y = layer_norm(x, w, b); return y"), {"x", "w", "b"});
   EXPECT_EQ(found.forward.results(), (std::vector<std::string>{"y", "saved_mean", "saved_rsqrt"}));
@@ -340,11 +403,11 @@ TEST(Gradient, RefusesInSentences) {
   expect_refused("x > 0", {"x"},
                  "the chain has no gradient with respect to 'x': no result depends on it, or only through comparisons");
   expect_refused("argmax(x, 1)", {"x"}, "no result depends on it, or only through comparisons");
-  expect_refused("cat((x, y))", {"x"}, "the gradient of 'cat' is cut where its arguments meet");
+  expect_refused("x[:, -5:-1:2]", {"x"}, "where slices count from the back: count from the front");
+  expect_refused("repeat_as(x, y, 0, 2)", {"x"}, "the gradient of 'repeat_as' is not known to chains");
   expect_refused("take(x, i)", {"x"}, "the gradient of 'take' adds up elements wherever indices are equal");
   expect_refused("take(x, i)", {"i"}, "the chain has no gradient with respect to 'i'");
-  expect_refused("max_pool1d(x, 2, 1)", {"x"}, "the gradient of 'max_pool1d' goes to the first of equal elements");
-  expect_refused("avg_pool1d(x, 2)", {"x"}, "is a tensor that is 0 elsewhere, which chains do not write");
+  expect_refused("take(x, i)", {"x"}, "index_add_");
   expect_refused("any(x)", {"x"}, "the chain has no gradient with respect to 'x'");
   expect_refused("cast(x, i8) * 2", {"x"}, "casts to integers");
   expect_refused("gelu(x)", {"x"}, "the backward pass needs operand 'x', which the forward pass writes a result over",

@@ -169,5 +169,26 @@ TEST(EmittedGradients, OfImages) {
   for (const Example& example : examples) expect(example, kImages);
 }
 
+TEST(EmittedGradients, OfWindows) {
+  const std::vector<Example> examples = {
+      {"max_pool2d(x, 2)", {"x"}},
+      {"relu(max_pool2d(x * k, 3, 2, 1))", {"x"}},
+      {"max_pool2d(x + k, 3, 2, 1)", {"k"}},
+      {"max_pool2d(x, 2, 2, 0, 2)", {"x"}},
+      {"avg_pool2d(x, 2)", {"x"}},
+      {"gelu(avg_pool2d(x, 3, 2, 1))", {"x"}},
+      {"avg_pool2d(x, 3, 2, 1, count_include_pad=false)", {"x"}},
+      {"avg_pool2d(x, 2, 3)", {"x"}},
+      {"lp_pool2d(abs(x) + 1, 2, 3, 2)", {"x"}},
+      {"adaptive_max_pool2d(x, (3, 1))", {"x"}},
+      {"x[:, 1::2] * 2", {"x"}},
+      {"x[1, :, 2]", {"x"}},
+      {"cat((x, w), 1)", {"x"}},
+      {"max_pool3d(x, 3, 2, 1)", {"x"}},
+  };
+  const std::map<std::string, Dims> images = {{"x", {2, 6, 9, 10}}, {"w", {2, 1, 9, 10}}, {"k", {6, 1, 1}}};
+  for (const Example& example : examples) expect(example, images);
+}
+
 }  // namespace
 }  // namespace epifuse::test

@@ -43,6 +43,7 @@ TEST(Shapes, OfResultsArePyTorchs) {
       {"expand_as(x, b)", {{3, 1}, {2, 3, 4}}, {{2, 3, 4}}},
       {"reshape_as(x, b)", {{6, 4}, {2, 3, 4}}, {{2, 3, 4}}},
       {"unsqueeze_as(x, b, (0, 2))", {{3}, {2, 3, 4}}, {{1, 3, 1}}},
+      {"repeat_as(x, b, -1, 3, 1)", {{2, 3}, {2, 8}}, {{2, 8}}},
       {"count(x, (0, -1))", {{2, 3, 4}}, {{}}},
       {"flatten(x, 1)", {{2, 3, 4}}, {{2, 12}}},
       {"flatten(x, 0, 1)", {{2, 3, 4}}, {{6, 4}}},
@@ -81,6 +82,7 @@ TEST(Shapes, MistakesNameTheOperation) {
       {"sum_to(x, b)", {{4}, {3, 4}}, {"'sum_to'", "[4]", "[3, 4]"}},
       {"expand_as(x, b)", {{3, 4}, {4}}, {"'expand_as'", "[3, 4]", "[4]"}},
       {"reshape_as(x, b)", {{3, 4}, {5}}, {"'reshape_as'", "[3, 4]", "[5]", "number of elements"}},
+      {"repeat_as(x, b, 1, 2)", {{3, 3}, {2, 8}}, {"'repeat_as'", "[3, 3]", "[2, 8]", "dimension 1"}},
       {"unsqueeze_as(x, b, 1)", {{4}, {3, 4}}, {"'unsqueeze_as'", "[3, 4]", "axis=1", "[4]"}},
       {"x * count(b, 2)", {{3, 4}, {3, 4}}, {"axis 2 of 'count'", "2 dimensions"}},
   };

@@ -21,11 +21,11 @@ class Draw {
     const std::string& name = random_.pick(std::span<const std::string>(view_functions()));
     test_.used = {name};
     using Kind = void (Draw::*)();
-    static constexpr std::array<Kind, 18> kKinds = {
-        &Draw::max_pool, &Draw::avg_pool, &Draw::lp_pool,     &Draw::pool_and_sum, &Draw::adaptive,
-        &Draw::upsample, &Draw::shuffle,  &Draw::cat,         &Draw::stack,        &Draw::rope,
-        &Draw::iota,     &Draw::triangle, &Draw::extreme,     &Draw::batch_norm,   &Draw::count_nonzero,
-        &Draw::pad,      &Draw::roll,     &Draw::cat_of_sizes};
+    static constexpr std::array<Kind, 19> kKinds = {
+        &Draw::max_pool, &Draw::avg_pool, &Draw::lp_pool,      &Draw::pool_and_sum, &Draw::adaptive,
+        &Draw::upsample, &Draw::shuffle,  &Draw::cat,          &Draw::stack,        &Draw::rope,
+        &Draw::iota,     &Draw::triangle, &Draw::extreme,      &Draw::batch_norm,   &Draw::count_nonzero,
+        &Draw::pad,      &Draw::roll,     &Draw::cat_of_sizes, &Draw::repeat_as};
     (this->*kKinds[static_cast<std::size_t>(std::ranges::find(view_functions(), name) - view_functions().begin())])();
     return test_;
   }
@@ -279,6 +279,40 @@ class Draw {
       if (at[d] < 0 || at[d] >= shape[d]) return p.value;
     }
     return x(at);
+  }
+
+  // Of what is computed, once or twice.
+  void repeat_as() {
+    const Place shape = some_shape();
+    const IntegerArray x = operand(shape);
+    const auto d = static_cast<std::size_t>(random_.below(static_cast<int>(shape.size())));
+    const std::int64_t times = between(1, 3);
+    const std::int64_t shift = between(-3, 3);
+    Place longer = shape;
+    longer[d] = between(1, 12);
+    operand(longer);
+    const std::string call =
+        "(x0 * 2 + 1, x1, " + std::to_string(d) + ", " + std::to_string(times) + ", " + std::to_string(shift) + ")";
+    const At repeated = [&, d](const Place& at) {
+      Place from = at;
+      const std::int64_t numerator = at[d] + shift;
+      from[d] = numerator < 0 ? -1 : numerator / times;
+      return from[d] < 0 || from[d] >= shape[d] ? 0.0 : value_at(x, from) * 2 + 1;
+    };
+    if (random_.below(2) == 0) {
+      test_.text = "repeat_as" + call + " - 1";
+      test_.expected = made(longer, [&](const Place& at) { return repeated(at) - 1; });
+      return;
+    }
+    Place longest = longer;
+    longest[d] = between(1, 20);
+    operand(longest);
+    test_.text = "repeat_as(repeat_as" + call + ", x2, " + std::to_string(d) + ", 2, -1)";
+    test_.expected = made(longest, [&](const Place& at) {
+      Place from = at;
+      from[d] = at[d] < 1 ? -1 : (at[d] - 1) / 2;
+      return from[d] < 0 || from[d] >= longer[d] ? 0.0 : repeated(from);
+    });
   }
 
   void pad() {
@@ -572,9 +606,9 @@ class Draw {
 
 const std::vector<std::string>& view_functions() {
   static const std::vector<std::string> names = {
-      "max_pool",      "avg_pool",   "lp_pool",       "pool and sum", "adaptive pool", "upsample",
-      "pixel_shuffle", "cat",        "stack",         "rope",         "iota",          "tril and triu",
-      "argmax",        "batch_norm", "count_nonzero", "pad",          "roll",          "cat of sizes"};
+      "max_pool",      "avg_pool", "lp_pool", "pool and sum", "adaptive pool", "upsample", "pixel_shuffle",
+      "cat",           "stack",    "rope",    "iota",         "tril and triu", "argmax",   "batch_norm",
+      "count_nonzero", "pad",      "roll",    "cat of sizes", "repeat_as"};
   return names;
 }
 

@@ -18,7 +18,7 @@ bool is_for(const ViewStep& step, const Dims& now) {
     return count;
   };
   if (const auto* shape = std::get_if<Dims>(&step)) return elements(*shape) == elements(now);
-  if (std::holds_alternative<Indexed>(step)) return false;
+  if (std::holds_alternative<Indexed>(step) || std::holds_alternative<Repeated>(step)) return false;
   const auto& taken = std::get<DimensionMap>(step).taken;
   return std::ranges::equal(taken, now, {}, &Taken::count);
 }

@@ -27,9 +27,6 @@ std::array<std::optional<Taken>, 2> sides_of_joined(const Taken& taken, std::int
   return sides;
 }
 
-namespace {
-
-// Of the positions along a dimension, with so many dimensions behind it, those from `first` on.
 Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first, std::int64_t count) {
   Lowered::Operand mask;
   mask.shape.push_back(extent);
@@ -41,7 +38,11 @@ Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first,
   return mask;
 }
 
-}  // namespace
+Lowered::Operand positions_mask(std::int64_t extent) {
+  Lowered::Operand line = mask_along(0, extent, 0, extent);
+  line.text = fmt::format("{} positions", extent);
+  return line;
+}
 
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;
@@ -125,10 +126,24 @@ std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
     for (const Lowered::Operand::Gather& gather : operand.gathers) {
       const auto index = static_cast<std::size_t>(std::ranges::find(names, gather.index) - names.begin());
       bounds.gathers.push_back({static_cast<int>(index), gather.stride, gather.extent, gather.wraps, gather.written});
+      if (gather.computed.exists()) {
+        bounds.gathers.back().computed = gather.computed;
+        if (std::ranges::find(bounds.by, static_cast<int>(index)) == bounds.by.end())
+          bounds.by.push_back(static_cast<int>(index));
+        continue;
+      }
       add_masks(bounds.by, operands, operands[index]);  // an index is read where its element exists
     }
   }
   return all;
+}
+
+void refuse_outside(const std::string& text, const std::string& reduced) {
+  base::fail(
+      ErrorCode::unsupported,
+      "'{}' reads outside what a reduction gives, which one kernel does not keep. Compute '{}' in a launch of its "
+      "own, and pass its result as an operand",
+      text, reduced);
 }
 
 void refuse_split(const std::string& of) {
@@ -173,6 +188,10 @@ void refuse_repeated(const std::string& text, const Dims& shape) {
              "'{}' would have the shape {}, of which no operand has all elements: numbers and reduced values are "
              "broadcast where an operation needs it, and not on their own",
              text, to_string(shape));
+}
+
+void refuse_slices(const std::string& result, std::size_t most) {
+  base::fail(ErrorCode::unsupported, "result '{}' is joined of more than {} slices: split the chain", result, most);
 }
 
 void refuse_slice(const std::string& result, const Dims& shape, const Dims& other) {

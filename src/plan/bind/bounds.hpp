@@ -16,6 +16,12 @@ namespace epifuse::plan {
 std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const DimensionMap::Taken& taken, std::int64_t first,
                                                                   std::int64_t second);
 
+/// Of the positions along a dimension, with so many dimensions behind it, those from `first` on. It lies nowhere.
+Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first, std::int64_t count);
+
+/// The same of all positions along the only dimension of a value.
+Lowered::Operand positions_mask(std::int64_t extent);
+
 /// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.
 std::vector<Lowered::Operand> masks_of(const Strided& strided);
 
@@ -30,11 +36,13 @@ bool is_bounded_by(const Lowered::Operand& operand, const Lowered::Operand& mask
 std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands, const std::vector<std::string>& names);
 
 /// What cannot be read through a view, as errors that say so.
+[[noreturn]] void refuse_outside(const std::string& text, const std::string& reduced);
 [[noreturn]] void refuse_split(const std::string& of);
 [[noreturn]] void refuse_random();
 [[noreturn]] void refuse_merged(const std::string& text);
 [[noreturn]] void refuse_joined(const std::string& text, const Dims& first, const Dims& second);
 [[noreturn]] void refuse_behind_reduction(const std::string& text, const Dims& shape);
+[[noreturn]] void refuse_slices(const std::string& result, std::size_t most);
 [[noreturn]] void refuse_slice(const std::string& result, const Dims& shape, const Dims& other);
 [[noreturn]] void refuse_shape(const std::string& result, const Dims& shape, const Dims& operands);
 [[noreturn]] void refuse_repeated(const std::string& text, const Dims& shape);

@@ -32,8 +32,8 @@ void set_bounds(Space& space, const ir::Program& program, std::span<const Tensor
     strided.bounded = !bounds.by.empty() || !bounds.wraps.empty();
     strided.reach = reach_of(inputs[i]);
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
-      strided.gathers.push_back(
-          {static_cast<std::size_t>(gather.index), gather.stride, gather.extent, gather.wraps ? gather.extent : 0});
+      strided.gathers.push_back({static_cast<std::size_t>(gather.index), gather.stride, gather.extent,
+                                 gather.wraps ? gather.extent : 0, gather.computed});
       const std::int64_t last = (gather.extent - 1) * gather.stride * static_cast<std::int64_t>(size_of(strided.dtype));
       if (!strided.reach.empty()) (last < 0 ? strided.reach.first : strided.reach.end) += last;
     }
@@ -65,6 +65,7 @@ base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::
   // What indices say where it is read has the same element all along their dimensions.
   for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
     for (const ir::Bounds::Gather& gather : program.bounds()[i].gathers) {
+      if (gather.computed.exists()) continue;  // the dimension of its mask, as above
       const Dims& index = all[static_cast<std::size_t>(gather.index)].shape;
       for (int d = 0; d < index.size(); ++d) {
         if (all[i].shape[d] == index[d] || index[d] == 1) continue;

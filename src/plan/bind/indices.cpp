@@ -3,6 +3,8 @@
 #include "plan/bind/indices.hpp"
 
 #include "base/text.hpp"
+#include "plan/bind/repeats.hpp"
+#include "plan/bind/shapes.hpp"
 #include "plan/bind/space.hpp"
 
 namespace epifuse::plan {
@@ -24,6 +26,7 @@ int dimension_of(const ir::Node& node, int rank) {
 }  // namespace
 
 Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index) {
+  if (node.op == ir::Op::repeat_as) return repeated_shape(node, table, index);
   const int dimension = dimension_of(node, table.size());
   if (node.op != ir::Op::gather) {
     if (table.size() - 1 + index.size() > kMaxRank) {
@@ -96,6 +99,16 @@ std::optional<Steps> beside_index(const Steps& steps, const Dims& own, const Dim
     taken.push_back(is_cut ? map->taken[static_cast<std::size_t>(d + missing)] : DimensionMap::Taken{0, 1, own[d]});
   }
   return joined(taking(taken), own, {});
+}
+
+ir::Value source_of_index(const ir::Program& program, const ir::Node& reader, ir::Value index) {
+  const ir::Node& n = program.node(index);
+  if (n.op == ir::Op::input) return index;
+  const bool is_outside =
+      n.op == ir::Op::repeat_as || (n.op == ir::Op::view && ir::value_outside(program.view(n)).has_value());
+  const bool is_one = n.op != ir::Op::expand_as && ir::is_movement(n.op) && !is_outside;
+  if (!is_one) refuse_index(reader, text_of(program, index));
+  return source_of_index(program, reader, n.args[0]);
 }
 
 void check_index_type(const ir::Node& node, const std::string& name, DType dtype) {

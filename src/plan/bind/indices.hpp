@@ -26,8 +26,11 @@ Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps
 /// which the argument has one element, what it is read through. Its other dimensions stay where they are, so that a reduction may stand before it.
 std::optional<Steps> beside_index(const Steps& steps, const Dims& own, const Dims& all);
 
-/// The shape of the result. Throws Error(invalid_argument) naming the operation.
+/// The shape of the result, of what is repeated too. Throws Error(invalid_argument) naming the operation.
 Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index);
+
+/// The operand that an index of `reader` is, perhaps through views. Error(unsupported) where it is none.
+ir::Value source_of_index(const ir::Program& program, const ir::Node& reader, ir::Value index);
 
 /// Error(invalid_argument) unless indices have that type.
 void check_index_type(const ir::Node& node, const std::string& name, DType dtype);

@@ -17,6 +17,7 @@
 #include "plan/bind/indices.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
+#include "plan/bind/repeats.hpp"
 #include "plan/bind/rolled.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
@@ -116,9 +117,7 @@ class Lowering {
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
       std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
-      if (all.empty())
-        fail(unsupported, "result '{}' is joined of more than {} slices: split the chain", program_.result_name(i),
-             kMostSlices);
+      if (all.empty()) refuse_slices(program_.result_name(i), kMostSlices);
       if (all.size() > 1 && reads_both_sides(all)) all = {{}};
       for (const std::vector<Taken>& taken : all) add_result(i, value, taken, all.size() == 1);
     }
@@ -174,6 +173,7 @@ class Lowering {
     }
     if (n.op == Op::iota || is_nothing(n, shape(value))) return want(n.args[0], path);
     if (ir::is_indexing(n.op)) return want(n.args[0], path_of_table(value, path));
+    if (n.op == Op::repeat_as) return want(n.args[0], path_of_repeated(value, path));
     if (n.op == Op::cat) {
       if (const auto rolled = rolled_argument(value, path)) return want(rolled->first, rolled->second);
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
@@ -208,7 +208,8 @@ class Lowering {
     const int d = axis < 0 ? axis + all.size() : axis;
     // All of it is read at indices along another dimension.
     const auto* const indexed = path == kWhole ? nullptr : std::get_if<Indexed>(steps(path).data());
-    const bool is_whole = path == kWhole || (indexed != nullptr && indexed->dimension != d);
+    const bool is_repeated = path != kWhole && std::holds_alternative<Repeated>(steps(path)[0]);
+    const bool is_whole = path == kWhole || is_repeated || (indexed != nullptr && indexed->dimension != d);
     const auto* const map = is_whole ? &whole : std::get_if<DimensionMap>(steps(path).data());
     if (map == nullptr) refuse_joined(value);
     const auto taken =
@@ -247,19 +248,14 @@ class Lowering {
 
   // ---- where elements do not exist
 
-  // Of the least category: it makes no float of an integer.
-  static constexpr ir::Category kLeast = ir::Category::truth;
+  static constexpr ir::Category kLeast = ir::Category::truth;  // it makes no float of an integer
 
   void check_outside(const Node& n, ir::Value value, int path) const {
     if (!ir::value_outside(program_.view(n)) || !reduces(n.args[0])) return;
     const Steps all = all_steps(value, path);
     const auto* const map = all.empty() ? nullptr : std::get_if<DimensionMap>(all.data());
-    if (map == nullptr || std::ranges::none_of(map->taken, &Taken::is_bounded)) return;
-    fail(unsupported,
-         "'{}' reads outside what a reduction gives, which one kernel does not keep. Compute '{}' in a launch of its "
-         "own, "
-         "and pass its result as an operand",
-         name(value), name(n.args[0]));
+    if (map != nullptr && std::ranges::any_of(map->taken, &Taken::is_bounded))
+      refuse_outside(name(value), name(n.args[0]));
   }
 
   // Through which elements of a value of that shape are read.
@@ -336,20 +332,10 @@ class Lowering {
 
   int path_of_table(ir::Value value, int path) {
     const Node& n = node(value);
-    const ir::Value source = source_of_index(n, n.args[1]);
+    const ir::Value source = source_of_index(program_, n, n.args[1]);
     const auto ordinal = static_cast<std::size_t>(node(source).ordinal);
     check_index_type(n, program_.inputs()[ordinal], inputs_[ordinal].dtype);
     return number(table_steps(program_, value, shapes_of(n, value), name(n.args[1]), steps(path)));
-  }
-
-  // The operand that an index is, perhaps through views.
-  ir::Value source_of_index(const Node& reader, ir::Value index) const {
-    const Node& n = node(index);
-    if (n.op == Op::input) return index;
-    const bool is_outside = n.op == Op::view && ir::value_outside(program_.view(n));
-    const bool is_one = n.op != Op::expand_as && ir::is_movement(n.op) && !is_outside;
-    if (!is_one) refuse_index(reader, name(index));
-    return source_of_index(reader, n.args[0]);
   }
 
   // The name of the operand that says where the table of `reader` is read through `then`, and its shape.
@@ -391,6 +377,7 @@ class Lowering {
     if (n.op == Op::iota) return numbered(value, path);
     if (is_nothing(n, shape(value))) return argument(n.args[0], path);
     if (ir::is_indexing(n.op)) return argument(n.args[0], path_of_table(value, path));
+    if (n.op == Op::repeat_as) return repeated(value, path);
     if (n.op == Op::cat) {
       if (const auto rolled = rolled_argument(value, path)) return argument(rolled->first, rolled->second);
       return joined_value(value, path);
@@ -422,22 +409,31 @@ class Lowering {
     const Node& n = node(value);
     const int axis = n.shaping.axes.at[0];
     const int d = axis < 0 ? axis + shape(value).size() : axis;
-    const bool is_one =
-        path == kWhole || (steps(path).size() == 1 && std::holds_alternative<DimensionMap>(steps(path)[0]));
-    if (!is_one) refuse_repeated(value, path);
-    const Built arg = shaped(argument(n.args[0], path), value, path);
-    if (path == kWhole) return {builder_.iota(arg.value, d), arg.shape};
-    const auto& map = std::get<DimensionMap>(steps(path)[0]);
-    const Taken& taken = map.taken[static_cast<std::size_t>(d)];
-    const auto number = [&](std::int64_t one) {
-      return builder_.constant(static_cast<double>(one), ir::Category::integer);
+    if (!has_only_positions(steps(path))) refuse_repeated(value, path);
+    const Built& given = argument(n.args[0], path);
+    const Dims all = shape_through(value, path);
+    const bool is_broadcast = given.shape.size() == all.size() && !reduces(n.args[0]) && path != kWhole;
+    const Built arg = is_broadcast ? given : shaped(given, value, path);
+    const auto iota = [&](int dimension) {
+      if (arg.shape[dimension] != all[dimension]) refuse_repeated(value, path);
+      return builder_.iota(arg.value, dimension);
     };
-    const auto given = std::ranges::find(map.given, d, &DimensionMap::Given::from);
-    if (given == map.given.end()) return {number(taken.start), {}};
-    ir::Value made = builder_.iota(arg.value, static_cast<int>(given - map.given.begin()));
-    if (taken.step != 1) made = builder_.apply(Op::mul, {made, number(taken.step), ir::kNone});
-    if (taken.start != 0) made = builder_.apply(Op::add, {made, number(taken.start), ir::kNone});
-    return {made, arg.shape};
+    const auto [made, varies] = positions_through(builder_, steps(path), d, iota);
+    return {made, varies ? arg.shape : Dims{}};
+  }
+
+  // ---- repeated
+
+  int path_of_repeated(ir::Value value, int path) {
+    const Node& n = node(value);
+    if (reduces(n.args[0])) refuse_behind_reduction(value, path);
+    return number(repeated_steps(n, shape(n.args[0]), shape(value), steps(path)));
+  }
+
+  Built repeated(ir::Value value, int path) {
+    const ir::Value arg = node(value).args[0];
+    const int below = path_of_repeated(value, path);
+    return where_inside(value, path, arg, below, argument(arg, below), {builder_.constant(0, kLeast), {}});
   }
 
   // A value of which only the shape counts. That of a number is the one of a mask, which lies nowhere.
@@ -445,10 +441,7 @@ class Lowering {
     const Dims all = shape_through(value, path);
     if (made.shape == all) return made;
     if (!made.shape.empty() || all.size() != 1 || inputs_.empty()) refuse_repeated(value, path);
-    Lowered::Operand line{0, 0, all, {1}, fmt::format("{} positions", all[0])};
-    line.within = {{0, 0, all[0]}};
-    line.is_mask = true;
-    return {builder_.input(operands_.name_of(line)), all};
+    return {builder_.input(operands_.name_of(positions_mask(all[0]))), all};
   }
 
   const Built& argument(ir::Value value, int path) const { return built_[static_cast<std::size_t>(value)].at(path); }
@@ -460,7 +453,8 @@ class Lowering {
   Built operand(const Node& n, int path) {
     auto [read, strided] = read_through(program_, inputs_, static_cast<std::size_t>(n.ordinal), steps(path));
     if (strided.is_elsewhere()) return {builder_.constant(0, kLeast), {}};
-    if (strided.gathers.size() > kMostGathers) refuse_gathers(read.text);
+    const auto repeated = repeated_dimensions(strided);
+    if (strided.gathers.size() + repeated.size() > kMostGathers) refuse_gathers(read.text);
     Dims all = read.shape;
     for (const Strided::Gather& gather : strided.gathers) {
       const auto& indexed = std::get<Indexed>(steps(path)[gather.step]);
@@ -470,6 +464,12 @@ class Lowering {
       join(all, shape);
       const Node& reader = node(indexed.operation);
       read.gathers.push_back({index, gather.stride, gather.extent, reader.op == Op::take, ir::written_name(reader)});
+    }
+    for (const auto& [mask, gather] : repeated) {
+      read.gathers.push_back(gather);
+      read.gathers.back().index = operands_.name_of(mask);
+      builder_.input(read.gathers.back().index);
+      join(all, mask.shape);
     }
     const ir::Value made = builder_.input(operands_.name_of(read));
     const bool has_zero = inputs_[read.input].dtype != DType::f8e8m0;

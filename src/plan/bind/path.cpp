@@ -110,6 +110,12 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
       key.insert(key.end(), {kIndexed, indexed->operation});
       continue;
     }
+    if (const auto* repeated = std::get_if<Repeated>(&step)) {
+      constexpr std::int64_t kRepeated = -2000;
+      key.insert(key.end(), {kRepeated, repeated->dimension, repeated->repeat.times, repeated->repeat.shift,
+                             repeated->shape[repeated->dimension]});
+      continue;
+    }
     const auto& map = std::get<DimensionMap>(step);
     key.push_back(static_cast<std::int64_t>(map.taken.size() * 100 + map.given.size()));
     for (const Taken& taken : map.taken)
@@ -173,6 +179,12 @@ void Strided::apply(const DimensionMap& map) {
     // Of one element, of which others outside are asked, any stride will do.
     if (taken.bounded && from.extent == 1) from.stride = 0;
     offset += map.taken[d].start * from.stride;
+    if (from.repeat.exists()) {
+      from.repeat.shift += from.repeat.factor * map.taken[d].start;
+      from.repeat.factor *= map.taken[d].step;
+      if (map.taken[d].count == 1 && !(taken.bounded && taken.count == 0))
+        offset += from.repeat.at(0) * from.row_stride;
+    }
   }
   for (const Given& given : map.given) {
     if (given.from == Given::kRepeated) {
@@ -184,6 +196,12 @@ void Strided::apply(const DimensionMap& map) {
     std::int64_t stride = 0;  // of one element any number will do
     if (given.extent > 1 && __builtin_mul_overflow(from.stride, step, &stride)) stride = 0;
     next.push_back({.extent = given.extent, .stride = stride, .broadcast = from.broadcast, .indexed = from.indexed});
+    if (from.repeat.exists() && given.extent == 1) next.back().indexed = false;
+    if (from.repeat.exists() && given.extent != 1) {
+      next.back().repeat = from.repeat;
+      next.back().rows = from.rows;
+      next.back().row_stride = from.row_stride;
+    }
     if (!is_empty) bound(next.back(), from, map.taken[static_cast<std::size_t>(given.from)]);
     if (!is_empty) roll(next.back(), map.taken[static_cast<std::size_t>(given.from)]);
   }
@@ -202,6 +220,43 @@ bool Strided::apply(const Indexed& indexed, std::size_t step) {
     made.push_back({.extent = extent, .stride = 0, .broadcast = from.broadcast, .indexed = !from.broadcast});
   }
   dimensions.insert(dimensions.erase(at), made.begin(), made.end());
+  return true;
+}
+
+bool Strided::apply(const Repeated& repeated) {
+  Dimension& from = dimensions[static_cast<std::size_t>(repeated.dimension)];
+  const bool is_again = from.repeat.exists();
+  if (from.period != 0 || (from.indexed && !is_again) || (is_again && from.repeat.factor != 1)) return false;
+  const std::int64_t extent = repeated.shape[repeated.dimension];
+  const ir::Bounds::Repeat& by = repeated.repeat;
+  const std::int64_t low = from.bounded ? from.first : 0;
+  const std::int64_t high = from.bounded ? from.first + from.count : from.extent;
+  Dimension made{.extent = extent, .stride = 0, .broadcast = from.broadcast};
+  const std::int64_t first = std::max<std::int64_t>(low * by.times - by.shift, 0);
+  const std::int64_t end = std::min(high * by.times - by.shift, extent);
+  made.bounded = first > 0 || end < extent;
+  made.count = std::max<std::int64_t>(end - first, 0);
+  made.first = made.count == 0 ? 0 : first;
+  is_all_outside = is_all_outside || (made.bounded && made.count == 0);
+  if (from.broadcast) made.bounded = false;  // one element will do
+  if (!from.broadcast && !is_all_outside) {
+    made.repeat = {by.times, 1, by.shift - low * by.times};
+    made.rows = high - low;
+    made.row_stride = from.stride;
+    if (is_again) {
+      made.repeat = {by.times * from.repeat.times, 1, by.shift + by.times * from.repeat.shift};
+      made.rows = from.rows;
+      made.row_stride = from.row_stride;
+    } else {
+      offset += low * from.stride;
+    }
+    made.indexed = extent != 1;
+    if (extent == 1) {
+      offset += made.repeat.at(0) * made.row_stride;
+      made.repeat = {};
+    }
+  }
+  from = made;
   return true;
 }
 
@@ -249,6 +304,8 @@ bool follow(Strided& strided, const Steps& steps) {
     if (const auto* shape = std::get_if<Dims>(&steps[i]); shape != nullptr && !strided.apply(*shape)) return false;
     if (const auto* indexed = std::get_if<Indexed>(&steps[i]); indexed != nullptr && !strided.apply(*indexed, i))
       return false;
+    if (const auto* repeated = std::get_if<Repeated>(&steps[i]); repeated != nullptr && !strided.apply(*repeated))
+      return false;
   }
   return true;
 }
@@ -256,6 +313,15 @@ bool follow(Strided& strided, const Steps& steps) {
 // ---- text
 
 namespace {
+
+// "dy[:, (i + 1) // 2]"
+std::string text_of(const std::string& of, const Repeated& repeated) {
+  std::string before;
+  for (int d = 0; d < repeated.dimension; ++d) before += ":, ";
+  const std::int64_t shift = repeated.repeat.shift;
+  const std::string place = shift == 0 ? "i" : fmt::format("(i {} {})", shift < 0 ? '-' : '+', std::abs(shift));
+  return fmt::format("{}[{}{} // {}]", of, before, place, repeated.repeat.times);
+}
 
 // "table[ids]", "x[:, ids]", "gather(x, 1, ids)"
 std::string text_of(const std::string& of, const Indexed& indexed) {
@@ -322,6 +388,8 @@ std::string text_of(const std::string& name, const Dims& shape, const Steps& ste
       text = text_of(text, *map, now);
     } else if (const auto* indexed = std::get_if<Indexed>(&step)) {
       text = text_of(text, *indexed);
+    } else if (const auto* repeated = std::get_if<Repeated>(&step)) {
+      text = text_of(text, *repeated);
     } else {
       std::string sizes = to_string(std::get<Dims>(step));
       text = fmt::format("reshape({}, ({}))", text, sizes.substr(1, sizes.size() - 2));

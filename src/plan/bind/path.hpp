@@ -39,10 +39,13 @@ struct Strided {
     bool bounded = false;  ///< only `count` elements, from `first` on, lie in memory
     std::int64_t first = 0;
     std::int64_t count = 0;
-    bool indexed = false;     ///< an index says where it is read: the stride is 0
-    std::int64_t period = 0;  ///< of a rolled dimension its elements, which all lie in memory; else 0
-    std::int64_t before = 0;  ///< of a rolled dimension: elements before the one that is read first
-    bool is_plain() const { return !bounded && period == 0; }
+    bool indexed = false;            ///< an index says where it is read: the stride is 0
+    std::int64_t period = 0;         ///< of a rolled dimension its elements, which all lie in memory; else 0
+    std::int64_t before = 0;         ///< of a rolled dimension: elements before the one that is read first
+    ir::Bounds::Repeat repeat = {};  ///< of a dimension that is read at places that follow from positions: its row
+    std::int64_t rows = 0;           ///< of these, that lie in memory
+    std::int64_t row_stride = 0;
+    bool is_plain() const { return !bounded && period == 0 && !repeat.exists(); }
     /// Of a rolled dimension: the coordinate at which its elements begin again.
     std::int64_t wraps_at() const { return (bounded ? first : 0) + period - before; }
   };
@@ -65,6 +68,8 @@ struct Strided {
   void apply(const DimensionMap& map);
   /// False for a dimension of which some elements do not exist. `step`: which of the path it is.
   bool apply(const Indexed& indexed, std::size_t step);
+  /// False for a dimension that is rolled, read at indices, or repeated at steps of more than one.
+  bool apply(const Repeated& repeated);
   /// In row-major order. False where that would take a copy, or would split or merge a dimension that is bounded.
   bool apply(const Dims& shape);
 };

@@ -123,7 +123,7 @@ class Inference {
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
     if (node.op == Op::matmul) return multiplied(node);
-    if (ir::is_indexing(node.op)) return indexed(node);
+    if (ir::is_indexing(node.op) || node.op == Op::repeat_as) return indexed(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
     if (node.op == Op::flatten) return flattened(node);
@@ -149,7 +149,7 @@ class Inference {
     }
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
       const Shaped& index = asked(gather.index);
-      for (int d = 0; d < index.shape.size(); ++d) {
+      for (int d = 0; !gather.computed.exists() && d < index.shape.size(); ++d) {
         if (index.axis(d) == kNoAxis) continue;
         if (!table_.identify(shaped.axis(d), index.axis(d))) refuse_split(node, index.shape[d]);
       }

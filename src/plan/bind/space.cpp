@@ -210,7 +210,9 @@ void mark_used(const ir::Program& program, Space& space) {
   }
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
     if (!space.inputs[i].used) continue;
-    for (const GatheredDimension& gather : space.inputs[i].gathers) space.inputs[gather.index].used = true;
+    for (const GatheredDimension& gather : space.inputs[i].gathers) {
+      if (!gather.computed.exists()) space.inputs[gather.index].used = true;
+    }
   }
   // What only says where others are read is no value.
   const auto use = [&](int mask) {

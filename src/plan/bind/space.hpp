@@ -40,14 +40,15 @@ struct ShortList {
 };
 
 /// The most dimensions of one operand that are read at indices.
-inline constexpr std::size_t kMostGathers = 2;
+inline constexpr std::size_t kMostGathers = 3;
 
 /// A dimension in which the elements of another operand say where one is read.
 struct GatheredDimension {
-  std::size_t index = 0;     ///< which operand
-  std::int64_t stride = 0;   ///< elements per step of an index
-  std::int64_t extent = 0;   ///< indices from 0 up to here are in range
-  std::int64_t wrapped = 0;  ///< what is added to a negative index
+  std::size_t index = 0;             ///< which operand
+  std::int64_t stride = 0;           ///< elements per step of an index
+  std::int64_t extent = 0;           ///< indices from 0 up to here are in range
+  std::int64_t wrapped = 0;          ///< what is added to a negative index
+  ir::Bounds::Repeat computed = {};  ///< the index, of the position of `index`, which then is a mask
 };
 
 /// A rolled dimension.

@@ -348,6 +348,7 @@ ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of) {
 Dims shape_of(const ViewStep& step) {
   if (const auto* shape = std::get_if<Dims>(&step)) return *shape;
   if (const auto* indexed = std::get_if<Indexed>(&step)) return indexed->shape;
+  if (const auto* repeated = std::get_if<Repeated>(&step)) return repeated->shape;
   Dims shape;
   for (const Given& given : std::get<DimensionMap>(step).given) shape.push_back(given.extent);
   return shape;

@@ -66,8 +66,16 @@ struct Indexed {
   friend bool operator==(const Indexed& a, const Indexed& b) { return a.operation == b.operation; }
 };
 
-/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, or at indices.
-using ViewStep = std::variant<DimensionMap, Dims, Indexed>;
+/// Elements of one dimension are read at places that follow from positions, several times each: 'repeat_as' with more than one time.
+struct Repeated {
+  int dimension = 0;
+  ir::Bounds::Repeat repeat;
+  Dims shape;  ///< of the result
+  friend bool operator==(const Repeated&, const Repeated&) = default;
+};
+
+/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, at indices, or repeated.
+using ViewStep = std::variant<DimensionMap, Dims, Indexed, Repeated>;
 
 /// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of` stands for, as written.
 ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of);
@@ -100,15 +108,17 @@ struct Lowered {
       friend bool operator==(const Wrap&, const Wrap&) = default;
     };
     std::vector<Wrap> wraps = {};
-    /// A dimension that is read where an index says.
+    /// A dimension that is read where an index says, or a position.
     struct Gather {
       std::string index;  ///< name of an operand
       std::int64_t stride = 0;
       std::int64_t extent = 0;
-      bool wraps = false;             ///< negative indices count from the end
-      std::string_view written = {};  ///< what the user called: static text
+      bool wraps = false;                ///< negative indices count from the end
+      std::string_view written = {};     ///< what the user called: static text
+      ir::Bounds::Repeat computed = {};  ///< the index, of the position of the mask that `index` then is
       friend bool operator==(const Gather& a, const Gather& b) {
-        return a.index == b.index && a.stride == b.stride && a.extent == b.extent && a.wraps == b.wraps;
+        return a.index == b.index && a.stride == b.stride && a.extent == b.extent && a.wraps == b.wraps &&
+               a.computed == b.computed;
       }
     };
     std::vector<Gather> gathers = {};

@@ -1,0 +1,96 @@
+// A repeated dimension is read as one at indices is: row (factor * position + shift) / times of it. No index is read, since the position of a mask gives it.
+#include "plan/bind/repeats.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "plan/bind/bounds.hpp"
+
+namespace epifuse::plan {
+namespace {
+
+using ir::Op;
+using Given = DimensionMap::Given;
+using Taken = DimensionMap::Taken;
+
+int repeated_dimension(const ir::Node& node, int rank) {
+  const int axis = node.shaping.axes.at[0];
+  return axis < 0 ? axis + rank : axis;
+}
+
+}  // namespace
+
+const Dims& repeated_shape(const ir::Node& node, const Dims& own, const Dims& other) {
+  const int d = repeated_dimension(node, other.size());
+  bool fits = own.size() == other.size() && d >= 0 && d < other.size();
+  for (int k = 0; fits && k < other.size(); ++k) fits = k == d || own[k] == other[k];
+  if (!fits) {
+    base::fail(ErrorCode::invalid_argument,
+               "the arguments of '{}' have shapes {} and {}: they must have as many dimensions, and differ in "
+               "dimension {} alone",
+               ir::written_name(node), to_string(own), to_string(other), node.shaping.axes.at[0]);
+  }
+  return other;
+}
+
+Steps repeated_steps(const ir::Node& node, const Dims& own, const Dims& other, const Steps& then) {
+  const int d = repeated_dimension(node, other.size());
+  const ir::Bounds::Repeat repeat{node.shaping.sizes[0], 1, node.shaping.sizes[1]};
+  if (repeat.times != 1) return joined(Repeated{d, repeat, other}, other, then);
+  DimensionMap map = DimensionMap::whole(own);
+  map.taken[static_cast<std::size_t>(d)] = Taken{repeat.shift, 1, other[d]}.within(0, own[d]);
+  map.given[static_cast<std::size_t>(d)].extent = other[d];
+  return joined(std::move(map), own, then);
+}
+
+bool has_only_positions(const Steps& steps) {
+  return std::ranges::all_of(steps, [](const ViewStep& step) {
+    return std::holds_alternative<DimensionMap>(step) || std::holds_alternative<Repeated>(step);
+  });
+}
+
+std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,
+                                             const std::function<ir::Value(int)>& iota) {
+  // Forward, to the dimension of what the path gives; then back, position by position.
+  std::vector<ir::Bounds::Repeat> ways;
+  for (const ViewStep& step : steps) {
+    if (const auto* repeated = std::get_if<Repeated>(&step)) {
+      if (repeated->dimension == d) ways.push_back(repeated->repeat);
+      continue;
+    }
+    const auto* const map = &std::get<DimensionMap>(step);
+    const Taken& taken = map->taken[static_cast<std::size_t>(d)];
+    ways.push_back({1, taken.step, taken.start});
+    const auto given = std::ranges::find(map->given, d, &Given::from);
+    d = given == map->given.end() ? -1 : static_cast<int>(given - map->given.begin());
+    if (d < 0) break;
+  }
+  const auto number = [&](std::int64_t one) {
+    return builder.constant(static_cast<double>(one), ir::Category::integer);
+  };
+  const auto apply = [&](Op op, ir::Value a, std::int64_t b) { return builder.apply(op, {a, number(b), ir::kNone}); };
+  ir::Value made = d < 0 ? number(0) : iota(d);
+  for (std::size_t i = ways.size(); i-- > 0;) {
+    const ir::Bounds::Repeat& way = ways[i];
+    if (way.factor != 1) made = apply(Op::mul, made, way.factor);
+    if (way.shift != 0) made = apply(Op::add, made, way.shift);
+    if (way.times != 1) made = builder.apply(Op::floor, {apply(Op::div, made, way.times), ir::kNone, ir::kNone});
+  }
+  return {made, d >= 0};
+}
+
+std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> repeated_dimensions(const Strided& strided) {
+  std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> all;
+  for (std::size_t d = 0; d < strided.dimensions.size(); ++d) {
+    const Strided::Dimension& one = strided.dimensions[d];
+    if (!one.repeat.exists()) continue;
+    Lowered::Operand::Gather gather{.index = {}, .stride = one.row_stride, .extent = one.rows, .written = "repeat_as"};
+    gather.computed = one.repeat;
+    const auto behind = static_cast<int>(strided.dimensions.size() - 1 - d);
+    all.emplace_back(mask_along(behind, one.extent, one.bounded ? one.first : 0, one.bounded ? one.count : one.extent),
+                     gather);
+  }
+  return all;
+}
+
+}  // namespace epifuse::plan
