@@ -149,16 +149,6 @@ def quantise_bytes(run):
     )
 
 
-def view_counts(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.record("views")]
-    yield Step(
-        "views",
-        script(run, "view_counts.py", "--epifuse", run.build / "tools/epifuse", *output),
-        run.minutes * 60,
-        beside=True,
-    )
-
-
 def compile_time(run):
     output = ["--dry-run"] if run.dry else ["--output", run.out / f"compile-time-{record.STUB}.json"]
     yield Step(
@@ -389,22 +379,6 @@ SUITES = {
                     devices=(record.STUB,),
                     table="table_gradients:TABLE",
                     pages={record.STUB: "docs/guide/training.md"},
-                ),
-            ),
-        ),
-        Suite(
-            "views",
-            "kernels, bytes and instructions of chains with views, by their plans and machine code",
-            6,
-            view_counts,
-            targets=("epifuse_tool",),
-            files=("tools/epifuse",),
-            results=(
-                Result(
-                    "views",
-                    devices=(record.STUB,),
-                    table="table_views:TABLE",
-                    pages={record.STUB: "docs/measurements/views.md"},
                 ),
             ),
         ),

@@ -244,7 +244,7 @@ TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
                                   "x[:, -1] * r",
                                   "x[-2, :, -3]",
                                   "split(x * r, 4, 1)[1]",
-                                  "cat((x, z * r), 1) * r",
+                                  "cat((x * r, z), 1) * 2",
                                   "cat((z, x), -2)"}) {
     const std::vector<std::string> names = Epilogue::parse(chain).inputs();
     for (const std::string& name : names)

@@ -140,9 +140,6 @@ class DryRun(unittest.TestCase):
     def test_gradient_bytes(self):
         self.assertIn("2 are one kernel, 2 of them", self.dry("gradient-bytes"))
 
-    def test_views(self):
-        self.assertIn("2 tails: 2 have the least number of kernels", self.dry("views"))
-
     def test_quantise_bytes(self):
         self.assertIn("2 kernels: 2 of them within 1.03", self.dry("quantise-bytes"))
 

@@ -281,37 +281,19 @@ class Draw {
     return x(at);
   }
 
-  // Of what is computed, once or twice.
   void repeat_as() {
     const Place shape = some_shape();
     const IntegerArray x = operand(shape);
     const auto d = static_cast<std::size_t>(random_.below(static_cast<int>(shape.size())));
-    const std::int64_t times = between(1, 3);
-    const std::int64_t shift = between(-3, 3);
+    const std::int64_t times = between(1, 3), shift = between(-3, 3);
     Place longer = shape;
     longer[d] = between(1, 12);
-    operand(longer);
-    const std::string call =
-        "(x0 * 2 + 1, x1, " + std::to_string(d) + ", " + std::to_string(times) + ", " + std::to_string(shift) + ")";
-    const At repeated = [&, d](const Place& at) {
-      Place from = at;
+    operand(longer);  // of which only the shape counts
+    test_.text = "repeat_as(x0 * 2 + 1, x1, " + list({static_cast<std::int64_t>(d), times, shift}).substr(1) + " - 1";
+    test_.expected = made(longer, [&](Place at) {
       const std::int64_t numerator = at[d] + shift;
-      from[d] = numerator < 0 ? -1 : numerator / times;
-      return from[d] < 0 || from[d] >= shape[d] ? 0.0 : value_at(x, from) * 2 + 1;
-    };
-    if (random_.below(2) == 0) {
-      test_.text = "repeat_as" + call + " - 1";
-      test_.expected = made(longer, [&](const Place& at) { return repeated(at) - 1; });
-      return;
-    }
-    Place longest = longer;
-    longest[d] = between(1, 20);
-    operand(longest);
-    test_.text = "repeat_as(repeat_as" + call + ", x2, " + std::to_string(d) + ", 2, -1)";
-    test_.expected = made(longest, [&](const Place& at) {
-      Place from = at;
-      from[d] = at[d] < 1 ? -1 : (at[d] - 1) / 2;
-      return from[d] < 0 || from[d] >= longer[d] ? 0.0 : repeated(from);
+      at[d] = numerator < 0 ? shape[d] : numerator / times;
+      return at[d] < shape[d] ? value_at(x, at) * 2 : -1.0;
     });
   }
 

@@ -47,7 +47,8 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
     read.strides.push_back(d.stride);
   }
   read.text = text_of(own, input.shape, steps);
-  const bool is_elsewhere = !read.within.empty() || !read.wraps.empty() || !strided.gathers.empty();
+  const bool is_elsewhere =
+      !strided.gathers.empty() || !std::ranges::all_of(strided.dimensions, &Strided::Dimension::is_plain);
   if (is_packed(input.dtype) && (is_elsewhere || strided.offset % 2 != 0)) {
     base::fail(
         ErrorCode::unsupported,
