@@ -22,8 +22,21 @@
 namespace epifuse::test {
 namespace {
 
+// An instruction with its comparison turned to "equal", and what is selected in one order.
+std::string comparable(const std::string& line) {
+  static const std::regex kDiffers(R"(setp\.neu?\.)");
+  static const std::regex kSelects(R"((\s*selp\.\w+\s+%\w+, )([^,]+), ([^,]+)(, .*\s*))");
+  if (line.find("setp.ne") == line.npos && line.find("selp.") == line.npos) return line;
+  std::smatch selects;
+  if (!std::regex_match(line, selects, kSelects)) return std::regex_replace(line, kDiffers, "setp.eq.");
+  const std::string first = std::min(selects[2].str(), selects[3].str());
+  const std::string second = std::max(selects[2].str(), selects[3].str());
+  return selects[1].str() + first + ", " + second + selects[4].str();
+}
+
 // PTX as a set of instructions, whatever registers and variables are called: the compiler numbers and orders by the names of functions, which hold
-// their parameters. Constants in device memory are left out: a draft has some that nothing reads.
+// their parameters. Constants in device memory are left out: a draft has some that nothing reads. The compiler may ask whether numbers differ, and
+// exchange what it selects, where it asked whether they are equal: that is the same.
 std::string instructions(const std::string& ptx) {
   static const std::regex kNames("%([a-z]+)[0-9]+|_ZZ[0-9A-Za-z_]+");
   std::vector<std::string> lines;
@@ -31,7 +44,7 @@ std::string instructions(const std::string& ptx) {
     const std::size_t end = std::min(ptx.find('\n', begin), ptx.size() - 1) + 1;
     const std::string line = ptx.substr(begin, end - begin);
     const bool declares = line.starts_with(".global") || line.find(".reg ") != line.npos;
-    if (!declares) lines.push_back(std::regex_replace(line, kNames, "%$1"));
+    if (!declares) lines.push_back(comparable(std::regex_replace(line, kNames, "%$1")));
     begin = end;
   }
   std::ranges::sort(lines);
