@@ -83,7 +83,7 @@ TEST(MxQuantizeText, RefusesInSentences) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }
   };
-  says("mx_quantize(x, i8)[0]", "'dtype' of 'mx_quantize' is f8e4m3 or f8e5m2, found i8");
+  says("mx_quantize(x, i8)[0]", "'dtype' of 'mx_quantize' is f8e4m3, f8e5m2 or f4e2m1, found i8");
   says("mx_quantize(x, f8e4m3, 'down')[0]", "'rounding' of 'mx_quantize' is \"up\" or \"floor\", found \"down\"");
   says("mx_quantize(x, f8e4m3)[2]", "'mx_quantize' gives the values [0] and the scale [1], so there is no [2]");
   says("q, s, t = mx_quantize(x, f8e4m3); return q", "3 names stand for the 2 values that 'mx_quantize' gives");

@@ -223,7 +223,7 @@ TEST(QuantizeText, RefusesInSentences) {
   const auto says = [&](std::string_view text, std::string_view part) {
     EXPECT_NE(problem(text).find(part), std::string::npos) << problem(text);
   };
-  says("quantize(x, f16)[0]", "'dtype' of 'quantize' is f8e4m3, f8e5m2 or i8, found f16");
+  says("quantize(x, f16)[0]", "'dtype' of 'quantize' is f8e4m3, f8e5m2, f4e2m1, i8 or i4, found f16");
   says("quantize(x, i8)[2]", "'quantize' gives the values [0] and the scale [1], so there is no [2]");
   says("quantize(x, i8)", "'quantize' gives several values: write which one, as 'quantize(…)[0]'");
   says("q, s, t = quantize(x, i8); return q", "3 names stand for the 2 values that 'quantize' gives");
