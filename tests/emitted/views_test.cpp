@@ -23,7 +23,7 @@ namespace {
 // Of each test: EPIFUSE_TEST_CASES, or what CI draws.
 const std::size_t kCases = [] {
   const char* const text = std::getenv("EPIFUSE_TEST_CASES");
-  return text != nullptr && *text != '\0' ? static_cast<std::size_t>(std::strtoull(text, nullptr, 0)) : 300;
+  return text != nullptr && *text != '\0' ? static_cast<std::size_t>(std::strtoull(text, nullptr, 0)) : 200;
 }();
 
 // Whether the chain is one kernel.
