@@ -7,7 +7,17 @@ from conan import ConanFile
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 
-SOURCES = ("CMakeLists.txt", "CMakePresets.json", "VERSION", "LICENSE", "cmake/*", "include/*", "src/*", "templates/*", "tools/*")
+SOURCES = (
+    "CMakeLists.txt",
+    "CMakePresets.json",
+    "VERSION",
+    "LICENSE",
+    "cmake/*",
+    "include/*",
+    "src/*",
+    "templates/*",
+    "tools/*",
+)
 
 
 class Epifuse(ConanFile):

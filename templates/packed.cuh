@@ -1,5 +1,6 @@
-// Elements of 4 bits, two of which share a byte of memory, the first in its lower half. For pointwise kernels and for reductions: in registers
-// each has a byte of its own. A vector of them begins with a byte, and all of its elements exist or none (plan/bind/packed.hpp).
+// Elements of 4 bits, two of which share a byte of memory, the first in its lower half. For pointwise kernels and for
+// reductions: in registers each has a byte of its own. A vector of them begins with a byte, and all of its elements
+// exist or none (plan/bind/packed.hpp).
 
 //@section packed
 template <int kCount>

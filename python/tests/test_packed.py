@@ -110,10 +110,18 @@ def test_pytorch_has_a_type_of_pairs():
 @pytest.mark.parametrize(
     "chain, operand, message",
     [
-        ("q + 1", lambda: epifuse.Packed(np.zeros((4, 4), np.uint8), "i4"), "multiple of 16, found the shape \\[4, 8\\]"),
+        (
+            "q + 1",
+            lambda: epifuse.Packed(np.zeros((4, 4), np.uint8), "i4"),
+            "multiple of 16, found the shape \\[4, 8\\]",
+        ),
         ("q + 1", lambda: epifuse.Packed(np.zeros((32, 16), np.uint8).T, "u4"), "dense in row-major order"),
         ("q + 1", lambda: epifuse.Packed(np.zeros((4, 16), np.int8), "u4"), "Packed of i8: it takes an array of uint8"),
-        ("q[:, 1:]", lambda: epifuse.Packed(np.zeros((4, 16), np.uint8), "f4e2m1"), "reads single elements of operand 'q'"),
+        (
+            "q[:, 1:]",
+            lambda: epifuse.Packed(np.zeros((4, 16), np.uint8), "f4e2m1"),
+            "reads single elements of operand 'q'",
+        ),
         ("cast(q, i4)", lambda: np.zeros((4, 8), np.float32), "multiple of 16, found the shape \\[4, 8\\]"),
     ],
 )

@@ -1,5 +1,6 @@
-// Gradients of what takes some elements of a dimension: windows with steps, and slices. A gradient is read where the elements went: element i is in the
-// windows (i + padding) / stride, and in so many before that one as windows overlap. Nothing is scattered, so sums have one order.
+// Gradients of what takes some elements of a dimension: windows with steps, and slices. A gradient is read where the
+// elements went: element i is in the windows (i + padding) / stride, and in so many before that one as windows overlap.
+// Nothing is scattered, so sums have one order.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -34,13 +35,15 @@ struct ReverseSweep::Window {
   int dim;
   std::int64_t size, stride, dilation, padding;
 
-  /// The windows that one element may be in, one before the other; with gaps among their elements they are asked one by one instead.
+  /// The windows that one element may be in, one before the other; with gaps among their elements they are asked one by
+  /// one instead.
   std::int64_t overlapping() const { return (size + stride - 1) / stride; }
   /// From one element of a dimension outside this one to the next, in the number that tells a window's elements apart.
   std::int64_t pitch() const { return dilation == 1 ? overlapping() * stride : size; }
 };
 
-// Where elements of a value stand along a dimension of it, from a shift on, and what is left of that beyond whole strides.
+// Where elements of a value stand along a dimension of it, from a shift on, and what is left of that beyond whole
+// strides.
 Value ReverseSweep::position(Value value, int dim, std::int64_t shift) {
   const Value at = builder.iota(shapes.like(shapes.of(now(value))), dim);
   return shift == 0 ? at : op(Op::add, at, number(static_cast<double>(shift)));
@@ -129,7 +132,8 @@ void ReverseSweep::below_maxima(Value value, std::vector<Value>& leaves) const {
   below_maxima(n.args[1], leaves);
 }
 
-// Which element of its windows a value is, of windows along `rank` dimensions; nothing for a value of other windows than the pool's.
+// Which element of its windows a value is, of windows along `rank` dimensions; nothing for a value of other windows
+// than the pool's.
 std::optional<std::int64_t> ReverseSweep::element_of(const MaxPool& pool, Value value) const {
   std::int64_t which = 0;
   std::int64_t pitch = 1;
@@ -192,8 +196,8 @@ bool ReverseSweep::differentiate_max_pool(Value value, Value g) {
   return true;
 }
 
-// The sum over all windows that an element may be in, from dimension `d` on: `which` is its number among their elements so far, of dimensions whose
-// windows are asked one by one where `holds` is true.
+// The sum over all windows that an element may be in, from dimension `d` on: `which` is its number among their elements
+// so far, of dimensions whose windows are asked one by one where `holds` is true.
 Value ReverseSweep::of_largest(const MaxPool& pool, std::size_t d, Value largest, Value g, Value which, Value holds) {
   if (d == pool.windows.size()) {
     const Value is_it = op(Op::eq, largest, which);
@@ -223,7 +227,8 @@ Value ReverseSweep::of_largest(const MaxPool& pool, std::size_t d, Value largest
   return sum;
 }
 
-// A value of the windows, where dimension `d` is that of what is pooled. Dimensions behind it are still those of windows.
+// A value of the windows, where dimension `d` is that of what is pooled. Dimensions behind it are still those of
+// windows.
 Value ReverseSweep::repeated_to(const MaxPool& pool, std::size_t d, Value value, std::int64_t shift) {
   const Window& window = pool.windows[d];
   Value like = now(pool.levels[0]);

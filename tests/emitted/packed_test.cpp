@@ -1,5 +1,6 @@
-// Chains over tensors of 4-bit elements: the emitted text and the CPU device against the same chain over the numbers that these tensors hold,
-// bit for bit, and against the definition of NVFP4. Data are small multiples of 1/8, so that sums are exact in any order.
+// Chains over tensors of 4-bit elements: the emitted text and the CPU device against the same chain over the numbers
+// that these tensors hold, bit for bit, and against the definition of NVFP4. Data are small multiples of 1/8, so that
+// sums are exact in any order.
 #include <gtest/gtest.h>
 
 #include <cmath>

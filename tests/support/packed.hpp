@@ -1,5 +1,5 @@
-// Tensors of 4-bit elements by their definitions: the numbers of each code, the code nearest to a number, two codes to a byte. For the tests of
-// packed types; nothing of the library is used.
+// Tensors of 4-bit elements by their definitions: the numbers of each code, the code nearest to a number, two codes to
+// a byte. For the tests of packed types; nothing of the library is used.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace epifuse::test {
 
-/// The numbers of the 16 codes. OCP Microscaling Formats 1.0, section 5.3.3: a sign, two bits of exponent with a bias of 1, one of mantissa.
+/// The numbers of the 16 codes. OCP Microscaling Formats 1.0, section 5.3.3: a sign, two bits of exponent with a bias
+/// of 1, one of mantissa.
 inline std::array<double, 16> numbers_of(DType type) {
   switch (type) {
     case DType::f4e2m1:
@@ -27,7 +28,8 @@ inline std::array<double, 16> numbers_of(DType type) {
   }
 }
 
-/// The code of the nearest number, of two the one whose code is even; beyond the ends the last. NaN is 0, or -0 of f4e2m1.
+/// The code of the nearest number, of two the one whose code is even; beyond the ends the last. NaN is 0, or -0 of
+/// f4e2m1.
 inline std::uint8_t code_of(DType type, double value) {
   const std::array<double, 16> numbers = numbers_of(type);
   if (std::isnan(value)) return type == DType::f4e2m1 ? 8 : 0;

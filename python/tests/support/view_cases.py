@@ -51,7 +51,9 @@ class Case:
     wrt: list[str] = field(default_factory=lambda: ["x"])
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name}={str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for name, one in self.operands.items())
+        shapes = ", ".join(
+            f"{name}={str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for name, one in self.operands.items()
+        )
         return f"{self.text}   {shapes}"
 
 
@@ -104,15 +106,19 @@ def orders(draw: Draw, dtype: torch.dtype) -> Case:
     dims = sorted(draw(st.sets(st.integers(0, rank - 1), min_size=1)))
     shifts = [draw(st.integers(-9, 9)) for _ in dims]
     at = draw(st.integers(-rank - 1, rank))
-    text, function = draw(st.sampled_from([
-        (f"permute(x, {listed(order)})", lambda x: x.permute(order)),
-        (f"transpose(x, {dim}, {other})", lambda x: x.transpose(dim, other)),
-        (f"flip(x, {listed(dims)})", lambda x: x.flip(dims)),
-        (f"roll(x, {listed(shifts)}, {listed(dims)})", lambda x: x.roll(shifts, dims)),
-        (f"unsqueeze(x, {at})", lambda x: x.unsqueeze(at)),
-        ("reshape(x, (-1,))", lambda x: x.reshape(-1)),
-        (f"expand(x, (2, {', '.join(['-1'] * rank)}))", lambda x: x.expand(2, *[-1] * rank)),
-    ]))
+    text, function = draw(
+        st.sampled_from(
+            [
+                (f"permute(x, {listed(order)})", lambda x: x.permute(order)),
+                (f"transpose(x, {dim}, {other})", lambda x: x.transpose(dim, other)),
+                (f"flip(x, {listed(dims)})", lambda x: x.flip(dims)),
+                (f"roll(x, {listed(shifts)}, {listed(dims)})", lambda x: x.roll(shifts, dims)),
+                (f"unsqueeze(x, {at})", lambda x: x.unsqueeze(at)),
+                ("reshape(x, (-1,))", lambda x: x.reshape(-1)),
+                (f"expand(x, (2, {', '.join(['-1'] * rank)}))", lambda x: x.expand(2, *[-1] * rank)),
+            ]
+        )
+    )
     return Case(text, function, {"x": numbers(draw, shape, dtype)})
 
 
@@ -125,12 +131,16 @@ def divisions(draw: Draw, dtype: torch.dtype) -> Case:
     length = draw(st.integers(1, extent - start))
     of_split, of_chunk = torch.empty(extent).split(size), torch.empty(extent).chunk(size)
     which, chunk = draw(st.integers(0, len(of_split) - 1)), draw(st.integers(0, len(of_chunk) - 1))
-    text, function = draw(st.sampled_from([
-        (f"split(x, {size}, {dim})[{which}]", lambda x: x.split(size, dim)[which]),
-        (f"chunk(x, {size}, {dim})[{chunk}]", lambda x: x.chunk(size, dim)[chunk]),
-        (f"narrow(x, {dim}, {start}, {length})", lambda x: x.narrow(dim, start, length)),
-        (f"select(x, {dim}, {start})", lambda x: x.select(dim, start)),
-    ]))
+    text, function = draw(
+        st.sampled_from(
+            [
+                (f"split(x, {size}, {dim})[{which}]", lambda x: x.split(size, dim)[which]),
+                (f"chunk(x, {size}, {dim})[{chunk}]", lambda x: x.chunk(size, dim)[chunk]),
+                (f"narrow(x, {dim}, {start}, {length})", lambda x: x.narrow(dim, start, length)),
+                (f"select(x, {dim}, {start})", lambda x: x.select(dim, start)),
+            ]
+        )
+    )
     return Case(text, function, {"x": numbers(draw, shape, dtype)})
 
 
@@ -138,7 +148,11 @@ def paddings(draw: Draw, dtype: torch.dtype) -> Case:
     shape = a_shape(draw)
     sizes = [draw(st.integers(0, 3)) for _ in range(2 * draw(st.integers(1, len(shape))))]
     value = draw(st.sampled_from([0, 2, -1.5]))
-    return Case(f"pad(x, {listed(sizes)}, value={value})", lambda x: F.pad(x, sizes, value=value), {"x": numbers(draw, shape, dtype)})
+    return Case(
+        f"pad(x, {listed(sizes)}, value={value})",
+        lambda x: F.pad(x, sizes, value=value),
+        {"x": numbers(draw, shape, dtype)},
+    )
 
 
 def joined(draw: Draw, dtype: torch.dtype) -> Case:
@@ -156,12 +170,16 @@ def joined(draw: Draw, dtype: torch.dtype) -> Case:
 def pixels(draw: Draw, dtype: torch.dtype) -> Case:
     n, c, h, w = (draw(st.integers(1, 4)) for _ in range(4))
     r = draw(st.integers(1, 3))
-    text, function, shape = draw(st.sampled_from([
-        (f"pixel_shuffle(x, {r})", lambda x: F.pixel_shuffle(x, r), [n, c * r * r, h, w]),
-        (f"pixel_unshuffle(x, {r})", lambda x: F.pixel_unshuffle(x, r), [n, c, h * r, w * r]),
-        (f"upsample_nearest2d(x, {r})", lambda x: F.interpolate(x, scale_factor=r), [n, c, h, w]),
-        (f"upsample_nearest1d(x, {r})", lambda x: F.interpolate(x, scale_factor=r), [n, c, w]),
-    ]))
+    text, function, shape = draw(
+        st.sampled_from(
+            [
+                (f"pixel_shuffle(x, {r})", lambda x: F.pixel_shuffle(x, r), [n, c * r * r, h, w]),
+                (f"pixel_unshuffle(x, {r})", lambda x: F.pixel_unshuffle(x, r), [n, c, h * r, w * r]),
+                (f"upsample_nearest2d(x, {r})", lambda x: F.interpolate(x, scale_factor=r), [n, c, h, w]),
+                (f"upsample_nearest1d(x, {r})", lambda x: F.interpolate(x, scale_factor=r), [n, c, w]),
+            ]
+        )
+    )
     return Case(text, function, {"x": numbers(draw, shape, dtype)})
 
 
@@ -234,7 +252,9 @@ def adaptive_pools(draw: Draw, dtype: torch.dtype) -> Case:
     shape = [*a_shape(draw, 2, 2, 3), *(one * draw(st.integers(1, 3)) for one in sizes)]
     kind = draw(st.sampled_from(["avg", "max"]))
     pool = getattr(F, f"adaptive_{kind}_pool{rank}d")
-    return Case(f"adaptive_{kind}_pool{rank}d(x, {listed(sizes)})", lambda x: pool(x, sizes), {"x": numbers(draw, shape, dtype)})
+    return Case(
+        f"adaptive_{kind}_pool{rank}d(x, {listed(sizes)})", lambda x: pool(x, sizes), {"x": numbers(draw, shape, dtype)}
+    )
 
 
 def single_windows(draw: Draw, dtype: torch.dtype) -> Case:
@@ -262,7 +282,9 @@ def indices(draw: Draw, dtype: torch.dtype) -> Case:
     if kind == "embedding":
         shape, dim = [shape[0], draw(st.integers(1, 7))], 0
     generator = torch.Generator().manual_seed(draw(st.integers(0, 3)))
-    i = torch.randint(0, shape[dim], of_index, generator=generator, dtype=draw(st.sampled_from([torch.int32, torch.int64])))
+    i = torch.randint(
+        0, shape[dim], of_index, generator=generator, dtype=draw(st.sampled_from([torch.int32, torch.int64]))
+    )
     text, function = {
         "take": (f"take(x, i, {dim})", lambda x, i: x[(slice(None),) * (dim % x.dim()) + (i.long(),)]),
         "index_select": (f"index_select(x, {dim}, i)", lambda x, i: torch.index_select(x, dim, i.long())),
@@ -277,14 +299,21 @@ def positions(draw: Draw, dtype: torch.dtype) -> Case:
     dim = a_dim(draw, shape)
     diagonal = draw(st.integers(-3, 3))
     places = torch.arange(shape[dim]).reshape([-1] + [1] * (len(shape) - 1 - dim % len(shape)))
-    text, function = draw(st.sampled_from([
-        (f"tril(x, {diagonal})", lambda x: x.tril(diagonal)),
-        (f"triu(x, {diagonal})", lambda x: x.triu(diagonal)),
-        (f"where(iota(x, {dim}) >= {diagonal}, x, 0)", lambda x: torch.where(places >= diagonal, x, torch.zeros_like(x))),
-        (f"argmax(x, {dim})", lambda x: x.argmax(dim)),
-        (f"argmin(x, {dim}, keepdim=true)", lambda x: x.argmin(dim, keepdim=True)),
-        (f"count_nonzero(x, {dim})", lambda x: x.count_nonzero(dim)),
-    ]))
+    text, function = draw(
+        st.sampled_from(
+            [
+                (f"tril(x, {diagonal})", lambda x: x.tril(diagonal)),
+                (f"triu(x, {diagonal})", lambda x: x.triu(diagonal)),
+                (
+                    f"where(iota(x, {dim}) >= {diagonal}, x, 0)",
+                    lambda x: torch.where(places >= diagonal, x, torch.zeros_like(x)),
+                ),
+                (f"argmax(x, {dim})", lambda x: x.argmax(dim)),
+                (f"argmin(x, {dim}, keepdim=true)", lambda x: x.argmin(dim, keepdim=True)),
+                (f"count_nonzero(x, {dim})", lambda x: x.count_nonzero(dim)),
+            ]
+        )
+    )
     return Case(text, function, {"x": numbers(draw, shape, dtype)})
 
 
@@ -300,13 +329,31 @@ def ropes(draw: Draw, dtype: torch.dtype) -> Case:
         a, b = x.chunk(2, -1)
         return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
-    operands = {"x": numbers(draw, [*shape, rows, 2 * half], dtype), **{name: numbers(draw, [rows, half], dtype, 2) for name in ("cos", "sin")}}
+    operands = {
+        "x": numbers(draw, [*shape, rows, 2 * half], dtype),
+        **{name: numbers(draw, [rows, half], dtype, 2) for name in ("cos", "sin")},
+    }
     return Case(f"rope(x, cos, sin, interleaved={str(pairs).lower()})", rotated, operands)
 
 
 OPERATIONS: dict[str, Callable[[Draw, torch.dtype], Case]] = {
     one.__name__: one
-    for one in (slices, orders, divisions, paddings, joined, pixels, max_pools, avg_pools, lp_pools, adaptive_pools, single_windows, indices, positions, ropes)
+    for one in (
+        slices,
+        orders,
+        divisions,
+        paddings,
+        joined,
+        pixels,
+        max_pools,
+        avg_pools,
+        lp_pools,
+        adaptive_pools,
+        single_windows,
+        indices,
+        positions,
+        ropes,
+    )
 }
 
 
@@ -320,7 +367,11 @@ def wrapped(draw: Draw, case: Case) -> Case:
     counts = case.text.startswith(("argm", "count_"))
     text, function = case.text, case.function
     if before != "x" and not case.text.startswith(("lp_pool", "where")):
-        text = text.replace("(x", f"({before}", 1) if "(x" in text else text.replace("x[", f"({before})[", 1) if text.startswith("x[") else text
+        text = (
+            text.replace("(x", f"({before}", 1)
+            if "(x" in text
+            else text.replace("x[", f"({before})[", 1) if text.startswith("x[") else text
+        )
         if text != case.text:
             work = torch.relu if before == "relu(x)" else lambda x: x * 2
             function = lambda x, **others: case.function(work(x), **others)  # noqa: E731
@@ -346,7 +397,7 @@ def dtype_of(case: Case) -> torch.dtype:
 
 
 def judge(case: Case) -> str:
-    """"forward" or "gradient", for what agreed with PyTorch, or "refused: reason". An AssertionError says what differs."""
+    """ "forward" or "gradient", for what agreed with PyTorch, or "refused: reason". An AssertionError says what differs."""
     tolerance = TOLERANCES[dtype_of(case)]
     exact = {name: one.double() if one.is_floating_point() else one for name, one in case.operands.items()}
     expected = case.function(**exact)
@@ -385,7 +436,9 @@ def judge_gradient(case: Case, exact: dict[str, torch.Tensor]) -> str:
         other = torch.zeros_like(exact[name]) if other is None else other
         assert one.shape == other.shape, f"{case}: d{name} has shape {tuple(one.shape)}"
         error = difference(one, other)
-        assert error <= TOLERANCES[torch.float64], f"{case}: d{name} is {one.tolist()}, PyTorch's {other.tolist()}; backward: {gradient.backward.text}"
+        assert (
+            error <= TOLERANCES[torch.float64]
+        ), f"{case}: d{name} is {one.tolist()}, PyTorch's {other.tolist()}; backward: {gradient.backward.text}"
     return "gradient"
 
 
@@ -397,7 +450,13 @@ def run(operation: str, count: int, seed: int) -> tuple[collections.Counter, str
     outcomes: collections.Counter = collections.Counter()
 
     @hypothesis.seed(seed)
-    @hypothesis.settings(max_examples=count, deadline=None, database=None, report_multiple_bugs=False, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
     @hypothesis.given(cases(operation))
     def one(case: Case) -> None:
         outcomes[judge(case)] += 1
@@ -428,7 +487,9 @@ def main() -> int:
     total = collections.Counter()
     for outcomes in by_operation.values():
         total.update(outcomes)
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=root, capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=root, capture_output=True, text=True, check=False
+    ).stdout.strip()
     report = {
         "commit": commit,
         "torch": torch.__version__,

@@ -1,4 +1,5 @@
-// The pass that writes templates out for the one type that a kernel needs, and puts helpers outside of their namespace. For lean.cpp.
+// The pass that writes templates out for the one type that a kernel needs, and puts helpers outside of their namespace.
+// For lean.cpp.
 #pragma once
 
 #include <vector>
@@ -7,8 +8,8 @@
 
 namespace epifuse::codegen::lean {
 
-/// A type's template with the same arguments everywhere becomes a type; a function's only specialisation becomes the function. An overload
-/// for any type goes, where each call has one for its own. Whether anything changed.
+/// A type's template with the same arguments everywhere becomes a type; a function's only specialisation becomes the
+/// function. An overload for any type goes, where each call has one for its own. Whether anything changed.
 bool make_concrete(std::vector<Unit>& units);
 
 /// What stands in `namespace detail` stands at the top level, if none of its names has another meaning.

@@ -1,4 +1,5 @@
-// A repeated dimension is read as one at indices is: row (factor * position + shift) / times of it. No index is read, since the position of a mask gives it.
+// A repeated dimension is read as one at indices is: row (factor * position + shift) / times of it. No index is read,
+// since the position of a mask gives it.
 #include "plan/bind/repeats.hpp"
 
 #include <algorithm>

@@ -19,13 +19,13 @@ const Dims& repeated_shape(const ir::Node& node, const Dims& own, const Dims& ot
 /// Whether a path has no reshapes and no indices.
 bool has_only_positions(const Steps& steps);
 
-/// Of the positions along dimension `d` of a value, what a path of views without reshapes takes. `iota` makes the positions along a dimension of what
-/// the path gives. Of a path of maps and repeats. Whether it is more than a number.
+/// Of the positions along dimension `d` of a value, what a path of views without reshapes takes. `iota` makes the
+/// positions along a dimension of what the path gives. Of a path of maps and repeats. Whether it is more than a number.
 std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,
                                              const std::function<ir::Value(int)>& iota);
 
-/// For each dimension that is repeated the operand that lies nowhere and has its positions, and what is read there; the operand's name is still to
-/// be filled in.
+/// For each dimension that is repeated the operand that lies nowhere and has its positions, and what is read there; the
+/// operand's name is still to be filled in.
 std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> repeated_dimensions(const Strided& strided);
 
 }  // namespace epifuse::plan
