@@ -99,8 +99,8 @@ static void a_launch(epifuse_engine* engine) {
   inputs[1].rank = 9;
   EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "input 1 has 9 dimensions");
   inputs[1].rank = 1;
-  inputs[1].dtype = 15;
-  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "input 1 has the type 15");
+  inputs[1].dtype = 18;
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, "input 1 has the type 18");
   inputs[1].dtype = EPIFUSE_F32;
   inputs[0].data = NULL;
   EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_INVALID_ARGUMENT);

@@ -82,6 +82,13 @@ TEST(ResultTypes, OfReductions) {
 TEST(ResultTypes, WherePyTorchRefuses) {
   EXPECT_EQ(types("x + y", "u16 i8"), "i32");
   EXPECT_EQ(types("x + y", "u16 u32"), "u32");
+  EXPECT_EQ(types("x + y", "u4 i4"), "i8");
+  EXPECT_EQ(types("x + y", "u4 u8"), "u8");
+  EXPECT_EQ(types("x + y", "i4 u8"), "i16");
+  EXPECT_EQ(types("x + y", "u16 u4"), "u16");
+  EXPECT_EQ(types("x * 2", "i4"), "i4");
+  EXPECT_EQ(types("x * y", "i4 f16"), "f16");
+  EXPECT_EQ(types("x + y", "f4e2m1 f8e4m3"), "f16");
   EXPECT_EQ(types("x + y", "u16 i32"), "i32");
   EXPECT_EQ(types("x + y", "i16 u32"), "i64");
   EXPECT_EQ(types("x + y", "i64 u32"), "i64");
