@@ -256,7 +256,8 @@ TEST(Views, GradientsGoTheOtherWay) {
   EXPECT_EQ(gradient_of("x[:, :2] * 2", {2, 2}), (std::vector<float>{0, 2, 0, 4, 6, 0}));
   EXPECT_EQ(gradient_of("pad(x, (1, 1), value=7) * 2", {2, 5}), (std::vector<float>{2, 4, 6, 12, 14, 16}));
   EXPECT_EQ(gradient_of("pad(x, (0, 1, 2, 0)) * 2", {4, 4}), (std::vector<float>{16, 18, 20, 24, 26, 28}));
-  EXPECT_THROW(gradient_of("x[:, ::2] * 2", {2, 2}), Error);
+  EXPECT_EQ(gradient_of("x[:, ::2] * 2", {2, 2}), (std::vector<float>{0, 0, 2, 4, 0, 6}));
+  EXPECT_THROW(gradient_of("x[:, ::-2] * 2", {2, 2}), Error);
 }
 
 TEST(Views, ThePlanNamesThem) {

@@ -126,7 +126,7 @@ void refuse_index(const ir::Node& node, const std::string& found) {
 
 void refuse_gathers(const std::string& text) {
   fail(unsupported, "'{}' reads one operand at indices of more than {} dimensions: make it two chains", text,
-       kMostGathers);
+       kMostIndices);
 }
 
 }  // namespace epifuse::plan

@@ -454,7 +454,8 @@ class Lowering {
     auto [read, strided] = read_through(program_, inputs_, static_cast<std::size_t>(n.ordinal), steps(path));
     if (strided.is_elsewhere()) return {builder_.constant(0, kLeast), {}};
     const auto repeated = repeated_dimensions(strided);
-    if (strided.gathers.size() + repeated.size() > kMostGathers) refuse_gathers(read.text);
+    const std::size_t indices = strided.gathers.size();
+    if (indices > kMostIndices || indices + repeated.size() > kMostGathers) refuse_gathers(read.text);
     Dims all = read.shape;
     for (const Strided::Gather& gather : strided.gathers) {
       const auto& indexed = std::get<Indexed>(steps(path)[gather.step]);

@@ -39,7 +39,8 @@ struct ShortList {
   void push_back(const T& value) { values.at(count++) = value; }
 };
 
-/// The most dimensions of one operand that are read at indices.
+/// The most dimensions of one operand that are read at indices, and with those that are repeated.
+inline constexpr std::size_t kMostIndices = 2;
 inline constexpr std::size_t kMostGathers = 3;
 
 /// A dimension in which the elements of another operand say where one is read.
