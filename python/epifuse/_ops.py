@@ -3,6 +3,8 @@
 import math
 import re
 
+from ._arrays import NAMES, PACKED
+
 
 class Unsupported(Exception):
     """An operation, or a way of using one, that a chain does not have. The text says which and why."""
@@ -29,24 +31,8 @@ RESERVED = {
     "true",
     "false",
     "none",
-    "f64",
-    "f32",
-    "f16",
-    "bf16",
-    "f8e4m3",
-    "f8e5m2",
-    "f8e8m0",
-    "i8",
-    "u8",
-    "i16",
-    "u16",
-    "i32",
-    "u32",
-    "i64",
-    "bool",
-    "f4e2m1",
-    "i4",
-    "u4",
+    *NAMES,
+    *PACKED,
 }
 
 

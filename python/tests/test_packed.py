@@ -63,6 +63,17 @@ def test_weights_of_4_bits_by_group():
     np.testing.assert_array_equal(found, numbers(data, "i4") * s.repeat(32, axis=1))
 
 
+def test_int4_by_groups():
+    x = np.random.default_rng(6).standard_normal((8, 64)).astype(np.float32)
+    x[1, :32] = 0
+    q, s = epifuse.compile("q, s = quantize(x, i4, 32); return q, s")(x)
+    groups = x.reshape(8, 2, 32)
+    scales = np.maximum(np.abs(groups).max(-1), np.float32(1e-4)) / np.float32(7)
+    wanted = np.rint(groups * (np.float32(1) / scales)[..., None]).astype(np.int8).reshape(x.shape)
+    np.testing.assert_array_equal(s, scales)
+    np.testing.assert_array_equal(q, packed(wanted.view(np.uint8) & 15))
+
+
 @pytest.mark.parametrize("columns", [16, 512])
 def test_nvfp4(columns):
     x = np.random.default_rng(3).standard_normal((64, columns)).astype(np.float32)

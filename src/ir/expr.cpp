@@ -262,24 +262,30 @@ Expr normalize(const Expr& input, double p, const Axes& axis, double eps) {
     return ir::normalize(b, args[0], p, axes_of("normalize", axis), eps);
   });
 }
+
+namespace {
+
+// What `build` gives, as two expressions.
+template <class Build>
+Quantized quantized(std::string_view function, const std::vector<Expr>& arguments, Build build) {
+  return {composite(function, arguments, [=](Builder& b, Values args) { return build(b, args).values; }),
+          composite(function, arguments, [=](Builder& b, Values args) { return build(b, args).scale; })};
+}
+
+}  // namespace
+
 Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& options) {
   const ir::Quantization how{dtype, options.block, options.power_of_two, options.eps};
-  return {
-      composite("quantize", {input}, [how](Builder& b, Values args) { return ir::quantize(b, args[0], how).values; }),
-      composite("quantize", {input}, [how](Builder& b, Values args) { return ir::quantize(b, args[0], how).scale; })};
+  return quantized("quantize", {input}, [=](Builder& b, Values args) { return ir::quantize(b, args[0], how); });
 }
 Quantized mx_quantize(const Expr& input, DType dtype, ScaleRounding rounding) {
-  const auto built = [=](Builder& b, Values args) {
+  return quantized("mx_quantize", {input}, [=](Builder& b, Values args) {
     return ir::mx_quantize(b, args[0], dtype, rounding == ScaleRounding::up);
-  };
-  return {composite("mx_quantize", {input}, [=](Builder& b, Values args) { return built(b, args).values; }),
-          composite("mx_quantize", {input}, [=](Builder& b, Values args) { return built(b, args).scale; })};
+  });
 }
 Quantized nv_quantize(const Expr& input, const Expr& global_scale) {
-  const auto built = [](Builder& b, Values args) { return ir::nv_quantize(b, args[0], args[1]); };
-  return {
-      composite("nv_quantize", {input, global_scale}, [=](Builder& b, Values args) { return built(b, args).values; }),
-      composite("nv_quantize", {input, global_scale}, [=](Builder& b, Values args) { return built(b, args).scale; })};
+  return quantized("nv_quantize", {input, global_scale},
+                   [](Builder& b, Values args) { return ir::nv_quantize(b, args[0], args[1]); });
 }
 Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block) {
   return composite("dequantize", {values, scale},

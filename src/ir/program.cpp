@@ -211,9 +211,8 @@ int Program::operation_count() const noexcept {
 }
 
 bool is_reserved(std::string_view word) {
-  const auto is_name_of = [&](DType type) { return to_string(type) == word; };
-  return word == "false" || std::ranges::find(kReserved, word) != kReserved.end() ||
-         std::ranges::any_of(kAllDTypes, is_name_of) || std::ranges::any_of(kPackedDTypes, is_name_of);
+  const auto type = parse_dtype(word);  // also of other names, which are free
+  return word == "false" || std::ranges::find(kReserved, word) != kReserved.end() || (type && to_string(*type) == word);
 }
 
 void check_name(std::string_view name) {

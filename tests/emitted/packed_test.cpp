@@ -6,6 +6,8 @@
 #include <cmath>
 #include <deque>
 #include <memory>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,11 +51,8 @@ std::vector<PackedCase> packed_cases() {
 // Operands of a case, packed and as numbers.
 struct Bound {
   Bound(const PackedCase& given, DType packed, std::mt19937& random) : of(given), type(packed) {
-    std::size_t position = of.chain.find('T');
-    text = of.chain;
-    if (position != text.npos) text.replace(position, 1, to_string(type));
-    numbers_text = of.chain;
-    if (position != numbers_text.npos) numbers_text.replace(position, 1, "f32");
+    text = with_type(to_string(type));
+    numbers_text = with_type("f32");
     for (const auto& [kind, shape] : of.inputs) add(kind, shape, random);
     std::size_t elements = 1;
     for (const std::int64_t extent : of.result) elements *= static_cast<std::size_t>(extent);
@@ -62,6 +61,11 @@ struct Bound {
       one->numbers.resize(elements);
       one->packed = std::make_unique<PackedTensor>(type, of.is_packed ? of.result : Dims{16});
     }
+  }
+  std::string with_type(std::string_view name) const {
+    std::string chain = of.chain;
+    if (const std::size_t position = chain.find('T'); position != chain.npos) chain.replace(position, 1, name);
+    return chain;
   }
   struct Found {
     std::unique_ptr<PackedTensor> packed;
@@ -160,6 +164,12 @@ TEST(EmittedPacked, ConversionsAreToNearestAndSaturate) {
   }
 }
 
+float largest_of(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
 struct NvBlocks {
   std::vector<std::uint8_t> values, scales;
 };
@@ -169,10 +179,8 @@ NvBlocks nv_blocks(const std::vector<float>& x, float global) {
   NvBlocks blocks;
   std::vector<float> scaled(x.size());
   for (std::size_t at = 0; at < x.size(); at += 16) {
-    float largest = 0;
-    for (std::size_t i = at; i < at + 16; ++i) largest = std::max(largest, std::fabs(x[i]));
     std::uint8_t code = 0;
-    encode(DType::f8e4m3, static_cast<double>(largest / 6 * global), &code);
+    encode(DType::f8e4m3, static_cast<double>(largest_of(std::span(x).subspan(at, 16)) / 6 * global), &code);
     blocks.scales.push_back(code);
     const auto scale = static_cast<float>(decode(DType::f8e4m3, reinterpret_cast<const std::byte*>(&code)));
     const float inverse = scale > 0 ? global / scale : 0;
@@ -182,44 +190,52 @@ NvBlocks nv_blocks(const std::vector<float>& x, float global) {
   return blocks;
 }
 
+// Blocks of many sizes, some of zeros.
+std::vector<float> data_of_blocks(std::size_t elements) {
+  std::mt19937 random(7);
+  std::vector<float> x(elements);
+  for (std::size_t i = 0; i < elements; ++i) {
+    const auto whole = static_cast<float>(static_cast<int>(random() % 4001) - 2000);
+    const int exponent = -static_cast<int>(random() % 16);
+    x[i] = i / 16 % 5 == 0 ? 0 : std::ldexp(whole, exponent);
+  }
+  return x;
+}
+
+std::vector<float> over_largest_of_row(std::vector<float> x, std::size_t columns) {
+  for (std::size_t first = 0; first < x.size(); first += columns) {
+    const auto row = std::span(x).subspan(first, columns);
+    const float largest = largest_of(row);
+    for (float& value : row) value /= largest;
+  }
+  return x;
+}
+
 // Alone, and behind a norm whose rows the blocks are segments of.
 TEST(EmittedPacked, NvQuantizeIsTheDefinitionBitForBit) {
-  std::mt19937 random(7);
+  const Epilogue alone = Epilogue::parse("q, s = nv_quantize(x, g); return q, s").with(Math::precise);
+  const Epilogue normed =
+      Epilogue::parse("y = x / amax(abs(x), -1, keepdim=true); q, s = nv_quantize(y, g); return q, s")
+          .with(Math::precise);
   for (const std::int64_t columns : {16, 256, 2048}) {
     const Dims shape = {6, columns};
-    std::vector<float> x(static_cast<std::size_t>(6 * columns));
-    for (std::size_t i = 0; i < x.size(); ++i)
-      x[i] = i / 16 % 5 == 0 ? 0
-                             : std::ldexp(static_cast<float>(static_cast<int>(random() % 4001) - 2000),
-                                          -static_cast<int>(random() % 16));
-    float largest = 0;
-    for (const float value : x) largest = std::max(largest, std::fabs(value));
-    const float global = 448 * 6 / largest;
+    const std::vector<float> x = data_of_blocks(static_cast<std::size_t>(6 * columns));
+    const float global = 448 * 6 / largest_of(x);
     const std::vector<TensorView> inputs = {{x.data(), DType::f32, shape}, {&global, DType::f32, {}}};
-    const Epilogue alone = Epilogue::parse("q, s = nv_quantize(x, g); return q, s").with(Math::precise);
-    const Epilogue normed =
-        Epilogue::parse("y = x / amax(abs(x), -1, keepdim=true); q, s = nv_quantize(y, g); return q, s")
-            .with(Math::precise);
-    std::vector<float> relative = x;
-    for (std::size_t row = 0; row < 6; ++row) {
-      float most = 0;
-      const std::size_t first = row * static_cast<std::size_t>(columns);
-      for (std::size_t i = first; i < first + static_cast<std::size_t>(columns); ++i)
-        most = std::max(most, std::fabs(x[i]));
-      for (std::size_t i = first; i < first + static_cast<std::size_t>(columns); ++i) relative[i] = x[i] / most;
-    }
     for (const bool is_normed : {false, true}) {
       if (is_normed && columns == 16) continue;  // rows of zeros
-      const NvBlocks expected = nv_blocks(is_normed ? relative : x, global);
+      const Epilogue& tail = is_normed ? normed : alone;
+      const NvBlocks expected =
+          nv_blocks(is_normed ? over_largest_of_row(x, static_cast<std::size_t>(columns)) : x, global);
       PackedTensor q(DType::f4e2m1, shape);
       std::vector<std::uint8_t> s(x.size() / 16);
       const std::vector<OutputView> outputs = {q.view(), {s.data(), DType::f8e4m3, {6, columns / 16}}};
       for (const bool is_emitted : {true, false}) {
         std::ranges::fill(q.bytes, std::uint8_t{0xa5});
         if (is_emitted) {
-          run_emitted(is_normed ? normed : alone, outputs, inputs);
+          run_emitted(tail, outputs, inputs);
         } else {
-          Engine(Device::cpu()).launch(is_normed ? normed : alone, nullptr, outputs, inputs);
+          Engine(Device::cpu()).launch(tail, nullptr, outputs, inputs);
         }
         EXPECT_EQ(s, expected.scales) << columns << ' ' << is_normed << ' ' << is_emitted;
         EXPECT_EQ(q.bytes, expected.values) << columns << ' ' << is_normed << ' ' << is_emitted;

@@ -16,7 +16,6 @@ TensorView as_bytes(const TensorView& view) noexcept {
 }
 
 void check_packed(const std::string& who, const TensorView& view) {
-  if (!is_packed(view.dtype)) return;
   const int inner = view.shape.size() - 1;
   if (inner < 0 || view.shape[inner] % kPackedRun != 0) {
     base::fail(ErrorCode::invalid_argument,
