@@ -59,12 +59,13 @@ class ReverseSweep {
     View view;       // an element of each window
     Value gradient;  // of these elements
   };
-  Value position(Value value, int dim, std::int64_t shift);
+  Value shape_of(Value value);
+  Value position(Value like, int dim, std::int64_t shift);
   Value rest(Value position, std::int64_t stride);
   void add_windows(Value value);
   Value of_whole_windows(Value value, const WindowGradient& given);
   Value of_element(Value value, const WindowGradient& given, std::int64_t element);
-  Value taken_every(Value value, Value g, int dim, std::int64_t stride, std::int64_t shift);
+  Value taken_every(Value like, Value g, int dim, std::int64_t stride, std::int64_t shift);
   void below_maxima(Value value, std::vector<Value>& leaves) const;
   std::optional<std::int64_t> element_of(const MaxPool& pool, Value value) const;
   std::optional<MaxPool> max_pool_of(const std::vector<Value>& leaves) const;

@@ -42,10 +42,13 @@ struct ReverseSweep::Window {
   std::int64_t pitch() const { return dilation == 1 ? overlapping() * stride : size; }
 };
 
-// Where elements of a value stand along a dimension of it, from a shift on, and what is left of that beyond whole
-// strides.
-Value ReverseSweep::position(Value value, int dim, std::int64_t shift) {
-  const Value at = builder.iota(shapes.like(shapes.of(now(value))), dim);
+// A value of the shape that a value has.
+Value ReverseSweep::shape_of(Value value) { return shapes.like(shapes.of(now(value))); }
+
+// Where elements of a value shaped like `like` stand along a dimension of it, from a shift on, and what is left of that
+// beyond whole strides.
+Value ReverseSweep::position(Value like, int dim, std::int64_t shift) {
+  const Value at = builder.iota(like, dim);
   return shift == 0 ? at : op(Op::add, at, number(static_cast<double>(shift)));
 }
 
@@ -85,13 +88,13 @@ void ReverseSweep::add_windows(Value value) {
 
 Value ReverseSweep::of_whole_windows(Value value, const WindowGradient& given) {
   const Window window(given.view);
-  const Value like = shapes.like(shapes.of(now(value)));
+  const Value like = shape_of(value);
   Value sum = kNone;
   for (std::int64_t k = 0; k < window.overlapping(); ++k) {
     const std::int64_t shift = window.padding - k * window.stride;
     Value term = builder.repeat_as(given.gradient, like, window.dim, window.stride, shift);
     if ((k + 1) * window.stride > window.size) {
-      const Value element = rest(position(value, window.dim, window.padding), window.stride);
+      const Value element = rest(position(like, window.dim, window.padding), window.stride);
       term = op(Op::where, op(Op::lt, element, number(static_cast<double>(window.size - k * window.stride))), term,
                 number(0));
     }
@@ -103,14 +106,14 @@ Value ReverseSweep::of_whole_windows(Value value, const WindowGradient& given) {
 Value ReverseSweep::of_element(Value value, const WindowGradient& given, std::int64_t element) {
   const Window window(given.view);
   const std::int64_t shift = window.padding - element * window.dilation;
-  return taken_every(value, given.gradient, window.dim, window.stride, shift);
+  return taken_every(shape_of(value), given.gradient, window.dim, window.stride, shift);
 }
 
-// Of elements with a stride between them the gradient where they stand, else 0.
-Value ReverseSweep::taken_every(Value value, Value g, int dim, std::int64_t stride, std::int64_t shift) {
-  const Value term = builder.repeat_as(g, shapes.like(shapes.of(now(value))), dim, stride, shift);
+// Of elements with a stride between them the gradient where they stand among those of `like`, else 0.
+Value ReverseSweep::taken_every(Value like, Value g, int dim, std::int64_t stride, std::int64_t shift) {
+  const Value term = builder.repeat_as(g, like, dim, stride, shift);
   if (stride == 1) return term;
-  return op(Op::where, op(Op::eq, rest(position(value, dim, shift), stride), number(0)), term, number(0));
+  return op(Op::where, op(Op::eq, rest(position(like, dim, shift), stride), number(0)), term, number(0));
 }
 
 // ---- the largest of windows
@@ -204,7 +207,7 @@ Value ReverseSweep::of_largest(const MaxPool& pool, std::size_t d, Value largest
     return op(Op::where, holds == kNone ? is_it : op(Op::logical_and, holds, is_it), g, number(0));
   }
   const Window& window = pool.windows[d];
-  const Value x = pool.levels[0];
+  const Value x = shape_of(pool.levels[0]);
   const std::int64_t choices = window.dilation == 1 ? window.overlapping() : window.size;
   const std::int64_t step = window.dilation == 1 ? window.stride : window.dilation;
   Value sum = kNone;
@@ -251,7 +254,7 @@ std::optional<ReverseSweep::Places> ReverseSweep::places_of(const Index& item) {
 std::optional<Value> ReverseSweep::put_back(Value value, Value g, const View& view) {
   const std::vector<std::int64_t>& numbers = view.numbers;
   if (view.kind == View::Kind::split)
-    return taken_every(value, g, static_cast<int>(numbers[1]), 1, -numbers[0] * numbers[2]);
+    return taken_every(shape_of(value), g, static_cast<int>(numbers[1]), 1, -numbers[0] * numbers[2]);
   if (view.kind != View::Kind::index) return std::nullopt;
   // The same dimensions again: those that went, with one element, and without those that came.
   std::vector<Index> own;
@@ -282,12 +285,8 @@ std::optional<Value> ReverseSweep::put_back(Value value, Value g, const View& vi
     const bool is_last =
         std::ranges::all_of(left, [](const Index& item) { return item == Index{} || item.kind == Index::Kind::rest; });
     const Value like = is_last ? now(value) : builder.view(now(value), index_view(left));
-    g = builder.repeat_as(g, like, dim, step, -start);
+    g = taken_every(like, g, dim, step, -start);
     if (is_from_back) g = builder.view(g, flip_view({dim}));
-    if (step > 1) {
-      const Value at = op(Op::sub, builder.iota(like, dim), number(static_cast<double>(start)));
-      g = op(Op::where, op(Op::eq, this->rest(at, step), number(0)), g, number(0));
-    }
   }
   return g;
 }
