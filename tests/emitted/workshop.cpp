@@ -303,6 +303,28 @@ std::string describe_failure(const Case& small, const plan::Machine& machine, co
          again.value_or("(passes alone)") + "\n  before shrinking: " + problem + "\n";
 }
 
+// A launch as the engine plans it: views are pushed down to the operands first.
+struct Planned {
+  ir::Program program;
+  plan::Plan plan;
+  std::string source;
+};
+
+Planned planned_launch(const Emitted& launch, const plan::Machine& machine) {
+  const ir::Program& program = launch.tail.program();
+  const bool has_views = program.has_views();
+  const plan::Lowered lowered = has_views ? plan::lower(program, launch.inputs) : plan::Lowered{program, {}};
+  const auto views = lowered.views(launch.inputs);
+  const auto slices = lowered.outputs(launch.outputs);
+  const std::span<const OutputView> outputs = has_views ? std::span<const OutputView>(slices) : launch.outputs;
+  const std::span<const TensorView> inputs = has_views ? std::span<const TensorView>(views) : launch.inputs;
+  plan::Plan plan = plan::make_plan(lowered.program, outputs, inputs, plan::Views::real, machine);
+  prefetch_soon(plan);
+  std::string source =
+      codegen::emit(lowered.program, plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);
+  return {lowered.program, std::move(plan), std::move(source)};
+}
+
 }  // namespace
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -313,14 +335,11 @@ extern "C" const char* __asan_default_options() { return "handle_sigill=1:malloc
 
 Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                   std::span<const double> scalars, const plan::Machine& machine) {
-  plan::Plan plan = plan::make_plan(tail.program(), outputs, inputs, plan::Views::real, machine);
-  prefetch_soon(plan);
-  const std::string source =
-      codegen::emit(tail.program(), plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);
+  const auto [program, plan, source] = planned_launch({tail, outputs, inputs}, machine);
   const Directory directory;
   const Loaded loaded(directory.path(), "launch", {&source});
   const Workspace workspace(plan.workspace);
-  const std::vector<std::byte> params = codegen::pack(tail.program(), plan, scalars, workspace.data());
+  const std::vector<std::byte> params = codegen::pack(program, plan, scalars, workspace.data());
   const char* problem = launch_plan(loaded.launch(0), plan, params);
   if (problem != nullptr) throw std::runtime_error(problem);
   return {plan::to_text(plan.kernel_class), plan.blocks, plan.prefetch_distance, loaded.loaded_per_thread()};
@@ -345,29 +364,12 @@ std::optional<std::string> run_in_any_order(const Case& test, const plan::Machin
 }
 
 std::vector<std::optional<std::string>> run_emitted(std::span<const Emitted> launches) {
-  struct Planned {
-    ir::Program program;
-    plan::Plan plan;
-    std::string source;
-  };
   std::vector<std::optional<std::string>> problems;
   const Directory directory;
   for (std::size_t first = 0; first < launches.size(); first += kKernelsPerFile) {
     std::vector<Planned> planned;
-    for (const Emitted& one : launches.subspan(first, std::min(kKernelsPerFile, launches.size() - first))) {
-      const ir::Program& program = one.tail.program();
-      const plan::Lowered lowered = program.has_views() ? plan::lower(program, one.inputs) : plan::Lowered{program, {}};
-      const auto views = lowered.views(one.inputs);
-      const auto slices = lowered.outputs(one.outputs);
-      const std::span<const OutputView> outputs =
-          program.has_views() ? std::span<const OutputView>(slices) : one.outputs;
-      const std::span<const TensorView> inputs = program.has_views() ? std::span<const TensorView>(views) : one.inputs;
-      plan::Plan plan = plan::make_plan(lowered.program, outputs, inputs);
-      prefetch_soon(plan);
-      std::string source =
-          codegen::emit(lowered.program, plan.kernel_class, plan.space.input_kinds(), codegen::Compilers::both);
-      planned.push_back({lowered.program, std::move(plan), std::move(source)});
-    }
+    for (const Emitted& one : launches.subspan(first, std::min(kKernelsPerFile, launches.size() - first)))
+      planned.push_back(planned_launch(one, {}));
     std::vector<const std::string*> sources;
     for (const Planned& one : planned) sources.push_back(&one.source);
     const Loaded loaded(directory.path(), "launches" + std::to_string(first), sources);
