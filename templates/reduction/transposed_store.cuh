@@ -259,7 +259,8 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     finish_batch(p, place, round, 0, shared);
   }
 //@else
-  bool full_vectors = are_full_vectors<kSteps, kLoadGathers || kWriteGathers>(p, place, first, 0);
+  constexpr bool kByLine = kLoadGathers || kWriteGathers;
+  bool full_vectors = are_full_vectors<kSteps, kByLine>(p, place, first, 0);
   if (full_vectors) load_round<true, kLast>(p, place, first, held);
   prepare();
 #pragma unroll 1
@@ -268,8 +269,8 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
       write_batch<1>(p, uniforms, place, round, 0, held, rows, shared.transposed);
     } else {
 #pragma unroll 1
-      for (int step = 0; step < kSteps; ++step) {
-        const Position position = locate(p, place, round, step);
+      for (int step = 0; step < kSteps && is_any(p, place, round, step); ++step) {
+        const auto position = existing<kByLine>(locate(p, place, round, step));
         Held one;
         one.template load<kLast>(p, position);
         TransposedStep result;
@@ -279,7 +280,7 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
     }
     // The next round's loads are on their way while this one's results are transposed.
     if (round + 1 < last) {
-      full_vectors = are_full_vectors<kSteps, kLoadGathers || kWriteGathers>(p, place, round + 1, 0);
+      full_vectors = are_full_vectors<kSteps, kByLine>(p, place, round + 1, 0);
       if (full_vectors) load_round<true, kLast>(p, place, round + 1, held);
     }
     finish_batch(p, place, round, 0, shared);
