@@ -92,11 +92,16 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
     const plan::Plan plan = plan::make_plan(program, results, operands, plan::Views::abstract, machine);
     plan_ = plan::summarise(program, plan, results, operands, machine);
     source_ = std::make_shared<const Source>(source_of(program, plan));
+    return plan;
   };
   const auto without_views = [&](const ir::Program& program, std::span<const TensorView> operands) {
-    if (!program.has_views()) return inspect(program, outputs, operands);
+    if (!program.has_views()) {
+      inspect(program, outputs, operands);
+      return;
+    }
     const plan::Lowered lowered = plan::lower(program, operands, plan::Views::abstract);
-    inspect(lowered.program, lowered.outputs(outputs), lowered.views(operands));
+    const plan::Plan plan = inspect(lowered.program, lowered.outputs(outputs), lowered.views(operands));
+    plan::count_rows_once(plan_, lowered, plan);
     tell_views(lowered, plan_);
   };
   if (!tail.program().has_products()) {

@@ -349,7 +349,46 @@ Value scale_tiles(Builder& b, Value scales) {
   return b.view(b.unflatten(rows, 3, {-1, 4}), numbered_view(View::Kind::permute, {0, 3, 2, 1, 4}));
 }
 
+namespace {
+
+bool has_reduction(const Builder& b, Value value) {
+  std::vector<Value> left = {value};
+  std::vector<bool> seen(static_cast<std::size_t>(value) + 1);
+  while (!left.empty()) {
+    const Node& n = b.node(left.back());
+    left.pop_back();
+    if (is_reduction(n.op)) return true;
+    for (int k = 0; k < n.arity(); ++k) {
+      const Value arg = n.args[static_cast<std::size_t>(k)];
+      if (!seen[static_cast<std::size_t>(arg)]) left.push_back(arg);
+      seen[static_cast<std::size_t>(arg)] = true;
+    }
+  }
+  return false;
+}
+
+// Of what was computed from whole rows: each element beside the other of its pair, so that all values have the row's elements.
+Value rope_of_rows(Builder& b, Value x, Value cos, Value sin, bool interleaved) {
+  const Chain c{b};
+  const Value pairs =
+      b.unflatten(x, -1, interleaved ? std::array<std::int64_t, 2>{-1, 2} : std::array<std::int64_t, 2>{2, -1});
+  const int place = interleaved ? -1 : -2;  // the dimension of the two
+  const auto of_pair = [&](Index index) {
+    std::vector<Index> all = {{.kind = Index::Kind::rest}, index};
+    if (!interleaved) all.push_back({});
+    return index_view(all);
+  };
+  const Value other = b.view(pairs, of_pair({.step = -1}));
+  const View added = of_pair({.kind = Index::Kind::added});
+  const Value sign = c.op(Op::sub, c.op(Op::mul, b.iota(pairs, place), 2.0), 1.0);
+  const Value across = c.op(Op::mul, c.op(Op::mul, other, b.view(sin, added)), sign);
+  return b.flatten(c.op(Op::add, c.op(Op::mul, pairs, b.view(cos, added)), across), -2, -1);
+}
+
+}  // namespace
+
 Value rope(Builder& b, Value x, Value cos, Value sin, bool interleaved) {
+  if (has_reduction(b, x)) return rope_of_rows(b, x, cos, sin, interleaved);
   const Chain c{b};
   const auto one = [&](std::int64_t which) {
     if (!interleaved) return b.view(x, numbered_view(View::Kind::chunk, {2, -1, which}));

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <spdlog/fmt/ranges.h>
 
@@ -164,7 +168,54 @@ const char* steps_of(const KernelClass& kernel) {
   return kernel.reduction()->is_resident() ? "row" : "round";
 }
 
+// What is read of a row that a thread group holds: which bytes of it, and how far apart rows lie.
+struct RowReach {
+  std::size_t input;
+  std::int64_t first, last, elements;
+  Strides between;
+  friend bool operator==(const RowReach&, const RowReach&) = default;
+};
+
+// Nothing for an operand of which some elements do not exist, or which indices find.
+std::optional<RowReach> reach_of_row(const Lowered::Operand& operand, const StridedOperand& strided, const Plan& plan) {
+  if (operand.is_mask || operand.is_index || !strided.used || strided.bounded || !strided.gathers.empty())
+    return std::nullopt;
+  const std::int64_t size = size_of(strided.dtype, 1);
+  RowReach reach{operand.input, operand.offset, operand.offset, 1, {}};
+  for (int d = 0; d < plan.space.rank(); ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    if (d < plan.kernel_class.reduction()->layout.outer) {
+      reach.between[at] = strided.strides[at];
+      continue;
+    }
+    if (strided.strides[at] == 0) continue;
+    const std::int64_t last = strided.strides[at] * (plan.space.extents[d] - 1) * size;
+    (last < 0 ? reach.first : reach.last) += last;
+    reach.elements *= plan.space.extents[d];
+  }
+  const bool is_all = reach.last - reach.first == (reach.elements - 1) * size;
+  return is_all && reach.elements > 1 ? std::optional(reach) : std::nullopt;
+}
+
 }  // namespace
+
+void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& plan) {
+  if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->is_resident()) return;
+  std::vector<std::pair<RowReach, std::string>> seen;
+  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
+    const auto reach = reach_of_row(lowered.operands[i], plan.space.inputs[i], plan);
+    if (!reach) continue;
+    OperandSummary& operand = summary.operands[i];
+    const auto same = std::ranges::find(seen, *reach, &std::pair<RowReach, std::string>::first);
+    if (same == seen.end()) {
+      seen.emplace_back(*reach, operand.name);
+      continue;
+    }
+    summary.bytes_read -= operand.bytes;
+    operand.bytes = 0;
+    operand.why += fmt::format("; the elements of '{}' in another order, from a cache", same->second);
+  }
+}
 
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
                       std::span<const TensorView> inputs, const Machine& machine) {

@@ -11,6 +11,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "support/index_functions.hpp"
+#include "support/row_view_functions.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -36,6 +37,22 @@ TEST(IndexFunctions, RandomCasesAgreeWithTheirDefinitions) {
     ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
   }
   for (const std::string& name : index_functions()) EXPECT_GT(counts[name], kCases / 20) << name;
+}
+
+// What stands behind whole rows, read through views.
+TEST(RowViews, RandomCasesAgreeWithTheirDefinitions) {
+  const std::uint64_t seed = test_seed(2810);
+  Random seeds(seed);
+  Engine engine(Device::cpu());
+  std::map<std::string, int> counts;
+  constexpr int kCases = 2'000;
+  for (int i = 0; i < kCases; ++i) {
+    const std::uint64_t own = seeds.bits();
+    const ViewCase test = draw_row_view_function(own);
+    ++counts[*test.used.begin()];
+    ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
+  }
+  for (const std::string& name : row_view_functions()) EXPECT_GT(counts[name], kCases / 10) << name;
 }
 
 TEST(IndexFunctions, ExpressionsAndTextAreOneChain) {

@@ -13,6 +13,7 @@
 
 #include "emitted/workshop.hpp"
 #include "support/index_functions.hpp"
+#include "support/row_view_functions.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
 #include "support/wrap_cases.hpp"
@@ -62,6 +63,10 @@ TEST(EmittedViews, RandomChainsAgreeWithArrays) { run_cases(kCases, test_seed(28
 TEST(EmittedViews, FunctionsAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2028), draw_view_function); }
 
 TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2032), draw_index_function); }
+
+TEST(EmittedViews, RowsReadThroughViewsAgreeWithTheirDefinitions) {
+  run_cases(kCases / 4, test_seed(2811), draw_row_view_function);
+}
 
 // Bit by bit, of several types: vectors that are cut where a roll begins again, by rows and by what exists.
 TEST(EmittedViews, WhatWrapsAndIsPaddedIsWhatItWas) {

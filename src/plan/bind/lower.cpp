@@ -118,20 +118,15 @@ class Lowering {
       const ir::Value value = program_.results()[i].value;
       std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
       if (all.empty()) refuse_slices(program_.result_name(i), kMostSlices);
-      if (all.size() > 1 && reads_both_sides(all)) all = {{}};
+      if (all.size() > 1 && !generates_or_reduces() && !have_one_size(all)) all = {{}};
       for (const std::vector<Taken>& taken : all) add_result(i, value, taken, all.size() == 1);
     }
   }
 
   // Slices of several sizes are no one kernel's: then each element is read from the argument that has it.
-  bool reads_both_sides(const std::vector<std::vector<Taken>>& slices) const {
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      const Node& n = program_.nodes()[i];
-      if (ir::is_generated(n.op) || (ir::is_reduction(n.op) && !is_nothing(n, shapes_[i]))) return false;
-    }
-    return !std::ranges::all_of(slices, [&](const std::vector<Taken>& taken) {
-      return std::ranges::equal(taken, slices[0], {}, &Taken::count, &Taken::count);
-    });
+  bool generates_or_reduces() const {
+    return std::ranges::any_of(program_.nodes(), [](const Node& n) { return ir::is_generated(n.op); }) ||
+           std::ranges::find(reduces_, true) != reduces_.end();
   }
 
   void add_result(std::size_t i, ir::Value value, const std::vector<Taken>& taken, bool is_whole) {
@@ -155,7 +150,7 @@ class Lowering {
     if (path == kWhole || own.empty()) return kWhole;
     if (const auto beside = beside_index(steps(path), own, all)) return number(*beside);
     const DimensionMap* const map = only_takes(path);
-    if (map == nullptr) return number(joined(broadcast_map(own, all, true), own, steps(path)));
+    if (map == nullptr) return number(broadcast_through(own, all, steps(path), reduces(arg)));
     std::vector<Taken> taken;
     for (int d = 0; d < own.size(); ++d) {
       const int dimension = d + all.size() - own.size();
@@ -179,13 +174,12 @@ class Lowering {
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
       return;
     }
-    if (ir::is_movement(n.op) && path != kWhole && !reduces(n.args[0])) return want(n.args[0], moved(n, value, path));
+    if (ir::is_movement(n.op) && path != kWhole) return want(n.args[0], moved(n, value, path));
     for (int k = 0; k < n.arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
       int below = kWhole;
       if (ir::is_elementwise(n.op) || n.op == Op::cast) below = path_of_argument(value, at, path);
-      if (ir::is_reduction(n.op) && path != kWhole) below = reduced(n, value, at, path);
-      if (ir::is_movement(n.op) && path != kWhole) refuse_behind_reduction(value, path);
+      if (ir::is_reduction(n.op)) below = reduced(n, value, at, taken_of(value, path));
       want(n.args[at], below);
     }
   }
@@ -202,29 +196,13 @@ class Lowering {
   // elements that do not exist.
   std::vector<std::pair<ir::Value, int>> sides_of(ir::Value value, int path) {
     const Node& n = node(value);
-    const Dims& all = shape(value);
-    const DimensionMap whole = DimensionMap::whole(all);
-    const int axis = n.shaping.axes.at[0];
-    const int d = axis < 0 ? axis + all.size() : axis;
-    // All of it is read at indices along another dimension.
-    const auto* const indexed = path == kWhole ? nullptr : std::get_if<Indexed>(steps(path).data());
-    const bool is_repeated = path != kWhole && std::holds_alternative<Repeated>(steps(path)[0]);
-    const bool is_whole = path == kWhole || is_repeated || (indexed != nullptr && indexed->dimension != d);
-    const auto* const map = is_whole ? &whole : std::get_if<DimensionMap>(steps(path).data());
-    if (map == nullptr) refuse_joined(value);
-    const auto taken =
-        sides_of_joined(map->taken[static_cast<std::size_t>(d)], shape(n.args[0])[d], shape(n.args[1])[d]);
-    const bool needs_both = taken[0] && taken[1];
-    if (needs_both && (reduces(n.args[0]) || reduces(n.args[1]))) refuse_joined(value);
-    const Steps then = is_whole ? steps(path) : Steps(steps(path).begin() + 1, steps(path).end());
-    std::vector<std::pair<ir::Value, int>> sides;
-    for (std::size_t k = 0; k < 2; ++k) {
-      if (!taken[k]) continue;
-      DimensionMap of_side = *map;
-      of_side.taken[static_cast<std::size_t>(d)] = *taken[k];
-      sides.emplace_back(n.args[k], number(joined(of_side, shape(n.args[k]), then)));
-    }
-    return sides;
+    const auto sides =
+        sides_through(shape(value), {shape(n.args[0]), shape(n.args[1])}, n.shaping.axes.at[0], steps(path));
+    const bool needs_both = sides.size() == 2;
+    if (sides.empty() || (needs_both && (reduces(n.args[0]) || reduces(n.args[1])))) refuse_joined(value);
+    std::vector<std::pair<ir::Value, int>> all;
+    for (const Side& side : sides) all.emplace_back(n.args[side.argument], number(side.through));
+    return all;
   }
 
   // Of a 'cat' of both pieces of what is rolled: that value, and what it is read through where that wraps around once.
@@ -303,8 +281,17 @@ class Lowering {
     plan::refuse_behind_reduction(name(value), shape_through(value, path));
   }
 
+  // What a path takes of a reduction's value. Where its dimensions go is left to do.
+  int taken_of(ir::Value value, int path) {
+    if (path == kWhole) return kWhole;
+    const auto* const map = steps(path).size() == 1 ? std::get_if<DimensionMap>(steps(path).data()) : nullptr;
+    if (map == nullptr) refuse_behind_reduction(value, path);
+    return number(joined(taking(map->taken), shape(value), {}));
+  }
+
   // Argument k of a reduction whose value is read through a path that only takes elements.
   int reduced(const Node& n, ir::Value value, std::size_t k, int path) {
+    if (path == kWhole) return kWhole;
     const DimensionMap* const map = only_takes(path);
     if (map == nullptr) refuse_behind_reduction(value, path);
     if (k == 1) return path;  // sum_to: of the same shape
@@ -389,7 +376,7 @@ class Lowering {
       const auto at = static_cast<std::size_t>(k);
       int below = kWhole;
       if (ir::is_elementwise(n.op) || n.op == Op::cast) below = path_of_argument(value, at, path);
-      if (ir::is_reduction(n.op) && path != kWhole) below = reduced(n, value, at, path);
+      if (ir::is_reduction(n.op)) below = reduced(n, value, at, taken_of(value, path));
       const Built arg = argument(n.args[at], below);
       const bool needs_all = !ir::is_elementwise(n.op) && n.op != Op::cast;
       if (needs_all && arg.shape != shape_through(n.args[at], below)) refuse_repeated(n.args[at], below);
@@ -401,7 +388,18 @@ class Lowering {
     const ir::Value made = ir::rebuilt(builder_, n, args, scalar, nullptr);
     if (ir::is_elementwise(n.op) || n.op == Op::cast) return {made, all};
     if (n.op < Op::cast && n.op != Op::rand_like) return {made, {}};  // numbers, through whatever view
-    return {made, shape_through(value, path)};
+    if (!ir::is_reduction(n.op)) return {made, shape_through(value, path)};
+    return placed({made, shape_through(value, taken_of(value, path))}, value, path);
+  }
+
+  // A reduction's value of which all elements are there that `path` takes: what is left is where its dimensions go.
+  Built placed(Built made, ir::Value value, int path) {
+    if (path == kWhole || only_takes(path) != nullptr) return made;
+    auto rest = std::get<DimensionMap>(steps(path)[0]);
+    for (Taken& taken : rest.taken) taken = {0, 1, taken.count};
+    const auto done = arranged(builder_, made.value, made.shape, rest);
+    if (!done) refuse_behind_reduction(value, path);
+    return {*done, made.shape};
   }
 
   // Of the positions along a dimension those that the path takes.
@@ -526,8 +524,10 @@ class Lowering {
       lowered.program = std::move(lowered.program).with_bounds(std::move(bounds));
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const Node& n = program_.nodes()[i];
-      if (wanted_[i].size() > 1 && (ir::is_elementwise(n.op) || ir::is_reduction(n.op)))
-        lowered.repeated.push_back(fmt::format("'{}' {} times", ir::written_name(n), wanted_[i].size()));
+      if (wanted_[i].size() <= 1 || !(ir::is_elementwise(n.op) || ir::is_reduction(n.op))) continue;
+      std::string again = fmt::format("'{}' {} times", ir::written_name(n), wanted_[i].size());
+      if (std::ranges::find(lowered.repeated, again) == lowered.repeated.end())
+        lowered.repeated.push_back(std::move(again));
     }
     check_shapes(lowered.program);
     std::vector<std::string> texts;

@@ -2,6 +2,7 @@
 #include "plan/bind/path.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.hpp"
 
@@ -308,6 +309,48 @@ bool follow(Strided& strided, const Steps& steps) {
       return false;
   }
   return true;
+}
+
+namespace {
+
+// Where the dimensions of a value go that is broadcast and then read through `steps`. Nothing where these take elements of them, split or merge them.
+std::optional<DimensionMap> places_of(const Dims& own, const Dims& all, const Steps& steps) {
+  if (std::ranges::find(all, 0) != all.end()) return std::nullopt;
+  // Dimensions are told apart by their strides in a dense tensor.
+  Strided strided;
+  const Dims strides = row_major(own);
+  for (int d = 0; d < own.size(); ++d) strided.dimensions.push_back({own[d], strides[d], false});
+  strided.apply(broadcast_map(own, all, true));
+  if (!follow(strided, steps) || strided.offset != 0 || !strided.gathers.empty()) return std::nullopt;
+  DimensionMap map = DimensionMap::whole(own);
+  map.given.clear();
+  int next = 0;
+  const auto skip_ones = [&] {
+    while (next < own.size() && own[next] == 1) ++next;
+  };
+  for (const Strided::Dimension& dimension : strided.dimensions) {
+    if (dimension.broadcast || dimension.extent == 1) {
+      map.given.push_back({Given::kRepeated, dimension.extent, true});
+      continue;
+    }
+    skip_ones();
+    const bool is_next = next < own.size() && dimension.is_plain() && !dimension.indexed &&
+                         dimension.extent == own[next] && dimension.stride == strides[next];
+    if (!is_next) return std::nullopt;
+    map.given.push_back({next++, dimension.extent});
+  }
+  skip_ones();
+  if (next != own.size()) return std::nullopt;
+  return map;
+}
+
+}  // namespace
+
+Steps broadcast_through(const Dims& own, const Dims& all, const Steps& steps, bool as_it_stands) {
+  if (as_it_stands) {
+    if (const auto map = places_of(own, all, steps)) return joined(*map, own, {});
+  }
+  return joined(broadcast_map(own, all, true), own, steps);
 }
 
 // ---- text

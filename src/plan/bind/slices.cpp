@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/bind/bounds.hpp"
 #include "plan/bind/rolled.hpp"
 #include "plan/bind/shapes.hpp"
 
@@ -239,6 +240,33 @@ std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& ar
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
                               const std::vector<bool>& reduces) {
   return Sweep(program, shapes, reduces).run();
+}
+
+std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shapes, int axis, const Steps& steps) {
+  const DimensionMap whole = DimensionMap::whole(all);
+  const int d = dimension(axis, all.size());
+  // All of it is read at indices along another dimension.
+  const auto* const indexed = steps.empty() ? nullptr : std::get_if<Indexed>(steps.data());
+  const bool is_repeated = !steps.empty() && std::holds_alternative<Repeated>(steps[0]);
+  const bool is_whole = steps.empty() || is_repeated || (indexed != nullptr && indexed->dimension != d);
+  const auto* const map = is_whole ? &whole : std::get_if<DimensionMap>(steps.data());
+  if (map == nullptr) return {};
+  const auto taken = sides_of_joined(map->taken[static_cast<std::size_t>(d)], shapes[0][d], shapes[1][d]);
+  const Steps then = is_whole ? steps : Steps(steps.begin() + 1, steps.end());
+  std::vector<Side> sides;
+  for (std::size_t k = 0; k < 2; ++k) {
+    if (!taken[k]) continue;
+    DimensionMap of_side = *map;
+    of_side.taken[static_cast<std::size_t>(d)] = *taken[k];
+    sides.push_back({k, joined(of_side, shapes[k], then)});
+  }
+  return sides;
+}
+
+bool have_one_size(const std::vector<std::vector<Taken>>& slices) {
+  return std::ranges::all_of(slices, [&](const std::vector<Taken>& taken) {
+    return std::ranges::equal(taken, slices[0], {}, &Taken::count, &Taken::count);
+  });
 }
 
 std::vector<std::vector<Taken>> all_of(const Slices& slices, std::size_t most) {

@@ -1,6 +1,8 @@
 // Where 'cat' joins values: a result of it is written in slices, each where it belongs. For lower.cpp.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -20,6 +22,18 @@ std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims
 std::optional<std::vector<DimensionMap::Taken>> taken_before(const ir::Node& node, const Dims& argument,
                                                              const Dims& shape,
                                                              const std::vector<DimensionMap::Taken>& taken);
+
+/// What an argument of 'cat' is read through.
+struct Side {
+  std::size_t argument;
+  Steps through;
+};
+/// Of a 'cat' along `axis` of values of these shapes, which itself has the shape `all` and is read through `steps`: the arguments that these reach. Of both
+/// each then has elements that do not exist. None where the steps take no elements of a dimension first.
+std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shapes, int axis, const Steps& steps);
+
+/// Whether all take the same number of elements of each dimension.
+bool have_one_size(const std::vector<std::vector<DimensionMap::Taken>>& slices);
 
 /// All combinations of the slices of dimensions, in row-major order. Empty where there are more than `most`.
 std::vector<std::vector<DimensionMap::Taken>> all_of(const Slices& slices, std::size_t most);

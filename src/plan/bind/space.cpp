@@ -281,12 +281,21 @@ class Normaliser {
   // True if dimension a should stand outside dimension b: the first operand that tells them apart decides, outputs first.
   bool outside(std::size_t a, std::size_t b) const {
     for (const StridedOperand* strided : passes_) {
-      const std::int64_t step_a = std::abs(strided->strides[a]);
-      const std::int64_t step_b = std::abs(strided->strides[b]);
+      const std::int64_t step_a = step(*strided, a);
+      const std::int64_t step_b = step(*strided, b);
       if (step_a == 0 || step_b == 0 || step_a == step_b) continue;
       return step_a > step_b;
     }
     return a < b;
+  }
+
+  // How far apart neighbours along a dimension lie. Where indices say it: as neighbouring indices do.
+  std::int64_t step(const StridedOperand& strided, std::size_t dimension) const {
+    if (strided.strides[dimension] != 0) return std::abs(strided.strides[dimension]);
+    for (const GatheredDimension& gather : strided.gathers) {
+      if (space_.inputs[gather.index].strides[dimension] != 0) return std::abs(gather.stride);
+    }
+    return 0;
   }
 
   // Insertion sort: `outside` need not be transitive, and there are at most eight.
