@@ -128,7 +128,7 @@ void run(examples::Session& session, LinearFp8& before, const Tail& tail, Linear
                .expected = [&](const ef::Dims& at) { return before.expected(x.view, at); },
                .reference = examples::Reference{{1, y.shape[1]}, tail.reference},
                .consumer = consumer});
-  session.note(std::string("the tail: ") + tail.chain);
+  session.note(before.describe() + ", then " + tail.chain + ", then " + behind.describe());
 }
 
 void run_all(examples::Session& session) {

@@ -170,6 +170,6 @@ std::string LinearFp8::describe() const {
          std::to_string(shape_.outputs);
 }
 
-std::string LinearFp8::library() const { return cublas_ ? cublas_library() : std::string("EpiFuse"); }
+std::string LinearFp8::library() const { return cublas_ ? cublas_library() : std::string("EpiFuse ") + ef::version(); }
 
 }  // namespace examples

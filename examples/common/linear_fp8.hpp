@@ -43,7 +43,7 @@ class LinearFp8 {
   double expected(const Fp8& x, const ef::Dims& at) const;
 
   std::string describe() const;
-  /// Who multiplies: "cuBLASLt 13.1.0" or "EpiFuse".
+  /// Who multiplies: "cuBLASLt 13.1.0" or "EpiFuse 0.1.0".
   std::string library() const;
   /// Why cuBLASLt does not, as a sentence; empty where it does.
   const std::string& refusal() const noexcept { return refusal_; }
