@@ -107,8 +107,8 @@ LinearFp8::LinearFp8(ef::Engine& engine, const LinearShape& shape, std::uint64_t
     refusal_ = cublas_library() + " has no algorithm for " + describe() + ": " + cublas_status(cublas_->status);
     cublas_.reset();
   }
-  plain_.emplace(engine.empty(ef::DType::f32, {shape.outputs, shape.inputs}),
-                 engine.empty(ef::DType::f32, {shape.rows, shape.inputs}));
+  plain_ = Plain{.w = engine.empty(ef::DType::f32, {shape.outputs, shape.inputs}),
+                 .x = engine.empty(ef::DType::f32, {shape.rows, shape.inputs})};
 }
 
 LinearFp8::~LinearFp8() = default;
