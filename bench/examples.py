@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the nine examples in all their variants on the GPU at hand and collects what they measured in one record file.
+"""Runs the examples in all their variants on the GPU at hand and collects what they measured in one record file.
 
     bench/examples.py --binaries build/examples --output examples.json
 

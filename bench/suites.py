@@ -275,7 +275,7 @@ SUITES = {
         ),
         Suite(
             "examples",
-            "the nine examples: a cuDNN or cuBLASLt call and its tail, verified, beside a copy",
+            "the examples: a cuDNN or cuBLASLt call and its tail, verified, beside a copy",
             5,
             examples,
             needs=("gpu",),

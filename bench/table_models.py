@@ -34,7 +34,23 @@ def example_head(document, _):
     ]
 
 
-EXAMPLES = Table(example_head, lambda document: [(None, EXAMPLE_COLUMNS, document["records"])])
+CONSUMER_COLUMNS = [
+    Column("product behind ms", lambda d, r: f"{r['consumer_ms']:.3f}" if r.get("consumer_ms") else MISSING),
+    Column("all three ms", lambda d, r: f"{r['all_ms']:.3f}" if r.get("all_ms") else MISSING),
+]
+
+
+def example_columns(records):
+    """With those of the product behind the tail where a record has one."""
+    if not any(record.get("consumer") for record in records):
+        return EXAMPLE_COLUMNS
+    place = [column.heading for column in EXAMPLE_COLUMNS].index("tail GB/s")
+    return [*EXAMPLE_COLUMNS[:place], *CONSUMER_COLUMNS, *EXAMPLE_COLUMNS[place:]]
+
+
+EXAMPLES = Table(
+    example_head, lambda document: [(None, example_columns(document["records"]), document["records"])]
+)
 
 # ---- the five models of python/examples/tutorial.py
 

@@ -58,6 +58,7 @@ void parallel(std::int64_t count, const Body& body) {
 void convert(float value, float& out) noexcept { out = value; }
 void convert(float value, __half& out) noexcept { out = __float2half_rn(value); }
 void convert(float value, __nv_bfloat16& out) noexcept { out = __float2bfloat16_rn(value); }
+void convert(float value, __nv_fp8_e4m3& out) noexcept { out = __nv_fp8_e4m3(value); }
 void convert(float value, std::int8_t& out) noexcept {
   out = static_cast<std::int8_t>(std::clamp(std::nearbyint(value), -128.0F, 127.0F));
 }
@@ -76,12 +77,12 @@ void fill(void* device, std::int64_t count, double scale, std::uint64_t seed) {
   });
   auto* const data = static_cast<T*>(device);
   const auto bytes = [](std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  check(cudaMemcpy(data, host.data(), bytes(fresh), cudaMemcpyHostToDevice), "uploading random numbers");
+  copy(data, host.data(), bytes(fresh), "uploading random numbers");
   for (std::int64_t done = fresh; done < count; done *= 2) {
     const std::int64_t next = std::min(done, count - done);
-    check(cudaMemcpy(data + done, data, bytes(next), cudaMemcpyDeviceToDevice), "repeating random numbers");
+    copy(data + done, data, bytes(next), "repeating random numbers");
   }
-  check(cudaDeviceSynchronize(), "filling a tensor");
+  if (has_gpu()) check(cudaDeviceSynchronize(), "filling a tensor");
 }
 
 template <typename T>
@@ -105,7 +106,7 @@ struct TypeRow {
 constexpr TypeRow kTypes[] = {{ef::DType::f32, fill<float>, read<float>},
                               {ef::DType::f16, fill<__half>, read<__half>},
                               {ef::DType::bf16, fill<__nv_bfloat16>, read<__nv_bfloat16>},
-                              {ef::DType::f8e4m3, nullptr, read<__nv_fp8_e4m3>},
+                              {ef::DType::f8e4m3, fill<__nv_fp8_e4m3>, read<__nv_fp8_e4m3>},
                               {ef::DType::i8, fill<std::int8_t>, read<std::int8_t>},
                               {ef::DType::i32, nullptr, read<std::int32_t>},
                               {ef::DType::boolean, nullptr, read<std::uint8_t>}};
@@ -140,9 +141,8 @@ std::vector<double> download(const void* data, ef::DType dtype, std::int64_t fir
   const std::size_t size = ef::size_of(dtype);
   const auto n = static_cast<std::size_t>(count);
   std::vector<std::byte> raw(n * size);
-  check(cudaMemcpy(raw.data(), static_cast<const std::byte*>(data) + static_cast<std::size_t>(first) * size, raw.size(),
-                   cudaMemcpyDeviceToHost),
-        "downloading values");
+  copy(raw.data(), static_cast<const std::byte*>(data) + static_cast<std::size_t>(first) * size, raw.size(),
+       "downloading values");
   const auto read_type = row_of(dtype).read;
   std::vector<double> values(n);
   for (std::size_t i = 0; i < n; ++i) values[i] = read_type(raw.data() + i * size);

@@ -13,7 +13,7 @@ namespace ef = epifuse;
 /// Number of elements of a shape.
 std::int64_t count_of(const ef::Dims& shape) noexcept;
 
-/// Fills a dense device tensor (f32, f16, bf16 or i8) with normal numbers times `scale`, rounded to its type. The same seed
+/// Fills a dense device tensor (f32, f16, bf16, f8e4m3 or i8) with normal numbers times `scale`, rounded to its type. The same seed
 /// gives the same numbers on every machine and with any number of threads.
 void fill_normal(const ef::OutputView& tensor, double scale, std::uint64_t seed);
 

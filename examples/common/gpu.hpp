@@ -51,4 +51,13 @@ struct Gpu {
 /// Makes device 0 current; throws Failure with a sentence where there is none.
 Gpu require_gpu();
 
+/// Whether CUDA finds a GPU.
+bool has_gpu();
+
+/// What stands for the GPU in the results where there is none and the CPU device computes.
+Gpu no_gpu();
+
+/// Copies between any two of the host's and the GPU's memory. Without a GPU all memory is the host's.
+void copy(void* to, const void* from, std::size_t bytes, const char* what);
+
 }  // namespace examples

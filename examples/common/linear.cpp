@@ -9,8 +9,6 @@
 namespace examples {
 namespace {
 
-constexpr std::int64_t kWorkspaceBytes = std::int64_t{64} << 20;
-
 /// How cuBLASLt computes with an element type, and the random data for it: one row per type. In f32 it is plain f32
 /// (TF32 would be CUBLAS_COMPUTE_32F_FAST_TF32).
 struct TypeRow {
@@ -37,38 +35,9 @@ const TypeRow& row_of(ef::DType dtype) {
                 std::string(ef::to_string(dtype)));
 }
 
-void check_cublas(cublasStatus_t status, const char* what) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Failure(std::string(what) + " failed: cuBLASLt reports " + cublasLtGetStatusString(status) + " (" +
-                cublasLtGetStatusName(status) + ")");
-}
-
 /// [rows, length] or, of several, [batches, rows, length].
 ef::Dims matrices(const LinearShape& shape, std::int64_t rows, std::int64_t length) {
   return shape.batches > 1 ? ef::Dims{shape.batches, rows, length} : ef::Dims{rows, length};
-}
-
-template <typename T>
-void set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const T& value, const char* what) {
-  check_cublas(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), what);
-}
-
-/// cuBLASLt's matrices are column-major, so a row-major matrix is its own transpose there: `length` numbers in a row
-/// are a column. A batch of them lies one behind the other.
-template <typename LayoutOwner>
-LayoutOwner row_major(cudaDataType_t type, std::int64_t batches, std::int64_t rows, std::int64_t length) {
-  cublasLtMatrixLayout_t created = nullptr;
-  check_cublas(cublasLtMatrixLayoutCreate(&created, type, static_cast<std::uint64_t>(length),
-                                          static_cast<std::uint64_t>(rows), length),
-               "describing a matrix");
-  LayoutOwner layout(created);
-  if (batches == 1) return layout;
-  const auto set_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
-    check_cublas(cublasLtMatrixLayoutSetAttribute(created, attribute, &value, sizeof value), "describing a batch");
-  };
-  set_layout(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batches));
-  set_layout(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * length);
-  return layout;
 }
 
 double weight_deviation(const TypeRow& type, std::int64_t inputs) {
@@ -83,42 +52,21 @@ Linear::Linear(ef::Engine& engine, const LinearShape& shape, ef::DType dtype, Bi
       x_(normal(engine, dtype, matrices(shape, shape.rows, shape.inputs), row_of(dtype).deviation, 1)),
       w_(normal(engine, dtype, matrices(shape, shape.outputs, shape.inputs),
                 weight_deviation(row_of(dtype), shape.inputs), 2)),
-      workspace_(engine.empty(ef::DType::u8, {kWorkspaceBytes})),
-      cublas_(create<decltype(cublas_)>(cublasLtCreate, check_cublas, "cublasLtCreate")),
-      x_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.batches, shape.rows, shape.inputs)),
-      w_layout_(row_major<MatrixLayout>(row_of(dtype).in, shape.batches, shape.outputs, shape.inputs)),
-      y_layout_(row_major<MatrixLayout>(row_of(dtype).out, shape.batches, shape.rows, shape.outputs)) {
-  if (bias == Bias::in_epilogue) bias_ = normal(engine, dtype, {shape.outputs}, 0.1, 3);
-  describe_product();
-  choose_algorithm();
-}
-
-void Linear::describe_product() {
-  const TypeRow& type = row_of(dtype_);
-  cublasLtMatmulDesc_t product = nullptr;
-  check_cublas(cublasLtMatmulDescCreate(&product, type.compute, type.scale), "describing the product");
-  product_.reset(product);
-  // Column-major, the row-major y = x · wᵀ reads yᵀ = w · xᵀ: w comes first and is the one to transpose.
-  set(product, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T, "asking for w transposed");
-  if (!bias_) return;
-  set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS, "asking for the bias");
-  set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_->view().data, "giving the bias");
-}
-
-void Linear::choose_algorithm() {
-  using Preference = Owner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-  const auto preference = create<Preference>(cublasLtMatmulPreferenceCreate, check_cublas, "creating a preference");
-  const std::uint64_t bytes = kWorkspaceBytes;
-  check_cublas(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
-                                                    sizeof bytes),
-               "offering a workspace");
-  int found = 0;
-  check_cublas(
-      cublasLtMatmulAlgoGetHeuristic(cublas_.get(), product_.get(), w_layout_.get(), x_layout_.get(), y_layout_.get(),
-                                     y_layout_.get(), preference.get(), 1, &algorithm_, &found),
-      "asking cuBLASLt for an algorithm");
-  if (found == 0)
-    throw Failure("cuBLASLt has no algorithm for " + describe() + " in " + std::string(ef::to_string(dtype_)));
+      workspace_(engine.empty(ef::DType::u8, {kCublasWorkspaceBytes})),
+      cublas_(open_cublas()),
+      product_(describe_product(row_of(dtype).compute, row_of(dtype).scale)),
+      x_layout_(describe_matrix(row_of(dtype).in, shape.batches, shape.rows, shape.inputs)),
+      w_layout_(describe_matrix(row_of(dtype).in, shape.batches, shape.outputs, shape.inputs)),
+      y_layout_(describe_matrix(row_of(dtype).out, shape.batches, shape.rows, shape.outputs)) {
+  if (bias == Bias::in_epilogue) {
+    bias_ = normal(engine, dtype, {shape.outputs}, 0.1, 3);
+    set_attribute(product_, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS, "asking for the bias");
+    set_attribute(product_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_->view().data, "giving the bias");
+  }
+  const cublasStatus_t status = choose_algorithm(cublas_, product_, w_layout_, x_layout_, y_layout_, algorithm_);
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Failure("cuBLASLt has no algorithm for " + describe() + " in " + std::string(ef::to_string(dtype)) + ": " +
+                cublas_status(status));
 }
 
 ef::OutputView Linear::result() const {
@@ -160,10 +108,6 @@ std::string Linear::describe() const {
          std::to_string(shape_.outputs) + (bias_ ? ", bias" : "");
 }
 
-std::string Linear::library() {
-  const std::size_t version = cublasLtGetVersion();  // 130100 is 13.1.0
-  return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-         std::to_string(version % 100);
-}
+std::string Linear::library() { return cublas_library(); }
 
 }  // namespace examples

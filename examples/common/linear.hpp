@@ -5,12 +5,10 @@
 #include <optional>
 #include <string>
 
-#include <cublasLt.h>
-
 #include <epifuse/epifuse.hpp>
 
+#include "common/cublas.hpp"
 #include "common/data.hpp"
-#include "common/gpu.hpp"
 
 namespace examples {
 
@@ -48,22 +46,17 @@ class Linear {
   static std::string library();
 
  private:
-  using MatrixLayout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-
-  void describe_product();
-  void choose_algorithm();
-
   LinearShape shape_;
   ef::DType dtype_;
   ef::Array x_;
   ef::Array w_;
   std::optional<ef::Array> bias_;
   ef::Array workspace_;
-  Owner<cublasLtHandle_t, cublasLtDestroy> cublas_;
-  Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product_;
-  MatrixLayout x_layout_;
-  MatrixLayout w_layout_;
-  MatrixLayout y_layout_;
+  CublasHandle cublas_;
+  CublasProduct product_;
+  CublasMatrix x_layout_;
+  CublasMatrix w_layout_;
+  CublasMatrix y_layout_;
   cublasLtMatmulHeuristicResult_t algorithm_{};
 };
 

@@ -22,33 +22,47 @@ double rounded(double value) {
   return std::strtod(digits, nullptr);
 }
 
+/// A number of the table; one that was not measured is a dash.
+std::string figure(double value, int decimals = 4) {
+  if (value <= 0) return "-";
+  char digits[40];
+  std::snprintf(digits, sizeof digits, "%.*f", decimals, value);
+  return digits;
+}
+
 }  // namespace
 
 std::string to_json(const Record& record) {
-  return Json{{"example", record.example},
-              {"producer", record.producer},
-              {"chain", record.chain},
-              {"dtype", record.dtype},
-              {"layout", record.layout},
-              {"shape", record.shape},
-              {"producer_ms", rounded(record.producer_ms)},
-              {"tail_ms", rounded(record.tail_ms)},
-              {"copy_ms", rounded(record.copy_ms)},
-              {"ratio", rounded(record.ratio())},
-              {"pair_ms", rounded(record.pair_ms)},
-              {"together_ms", rounded(record.together_ms)},
-              {"gbps", rounded(record.gbps())},
-              {"bytes", record.bytes},
-              {"max_error", rounded(record.max_error)},
-              {"samples", record.samples},
-              {"producer_max_error", rounded(record.producer_max_error)},
-              {"verified", record.verified},
-              {"device", record.device},
-              {"driver", record.driver},
-              {"cuda_runtime", record.cuda_runtime},
-              {"library", record.library},
-              {"epifuse", record.epifuse}}
-      .dump();
+  Json json{{"example", record.example},
+            {"producer", record.producer},
+            {"chain", record.chain},
+            {"dtype", record.dtype},
+            {"layout", record.layout},
+            {"shape", record.shape},
+            {"producer_ms", rounded(record.producer_ms)},
+            {"tail_ms", rounded(record.tail_ms)},
+            {"copy_ms", rounded(record.copy_ms)},
+            {"ratio", rounded(record.ratio())},
+            {"pair_ms", rounded(record.pair_ms)},
+            {"together_ms", rounded(record.together_ms)},
+            {"gbps", rounded(record.gbps())},
+            {"bytes", record.bytes},
+            {"max_error", rounded(record.max_error)},
+            {"samples", record.samples},
+            {"producer_max_error", rounded(record.producer_max_error)},
+            {"verified", record.verified},
+            {"device", record.device},
+            {"driver", record.driver},
+            {"cuda_runtime", record.cuda_runtime},
+            {"library", record.library},
+            {"epifuse", record.epifuse}};
+  if (!record.consumer.empty()) {
+    json["consumer"] = record.consumer;
+    json["consumer_ms"] = rounded(record.consumer_ms);
+    json["all_ms"] = rounded(record.all_ms);
+    json["consumer_max_error"] = rounded(record.consumer_max_error);
+  }
+  return json.dump();
 }
 
 void append_json(const std::filesystem::path& file, const Record& record) {
@@ -64,11 +78,15 @@ void print_heading(const std::string& title, const std::string& machine) {
 }
 
 void print_row(const Record& record) {
-  char together[32] = "-";
-  if (record.together_ms > 0) std::snprintf(together, sizeof together, "%.4f", record.together_ms);
-  std::printf("  %-23s %-9s %11.4f %9.4f %9.4f %6.3f %9.4f %9s %8.0f %10.2e  %s\n", record.dtype.c_str(),
-              record.layout.c_str(), record.producer_ms, record.tail_ms, record.copy_ms, record.ratio(), record.pair_ms,
-              together, record.gbps(), record.max_error, record.verified ? "yes" : "NO");
+  const bool timed = record.tail_ms > 0;
+  std::printf("  %-23s %-9s %11s %9s %9s %6s %9s %9s %8s %10.2e  %s\n", record.dtype.c_str(), record.layout.c_str(),
+              figure(record.producer_ms).c_str(), figure(record.tail_ms).c_str(), figure(record.copy_ms).c_str(),
+              figure(timed ? record.ratio() : 0, 3).c_str(), figure(record.pair_ms).c_str(),
+              figure(record.together_ms).c_str(), figure(timed ? record.gbps() : 0, 0).c_str(), record.max_error,
+              record.verified ? "yes" : "NO");
+  if (record.all_ms > 0) {
+    std::printf("  then %s: %.4f ms; all three %.4f ms\n", record.consumer.c_str(), record.consumer_ms, record.all_ms);
+  }
   std::fflush(stdout);
 }
 

@@ -23,6 +23,8 @@ struct Slot {
   ef::OutputView y;
   std::vector<ef::Array> out_memory;
   std::vector<ef::OutputView> out;
+  std::optional<ef::Array> z_memory;
+  ef::OutputView z;
 };
 
 ef::OutputView place(const ef::Array& memory, const ef::TensorView& like) {
@@ -42,8 +44,9 @@ std::vector<ef::TensorView> results_of(const Case& work) {
   const std::vector<ef::Dims> shapes = work.tail.result_shapes(inputs_of(work, work.y));
   std::vector<ef::TensorView> results;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    results.emplace_back(nullptr, work.results.at(i), shapes[i],
-                         shapes[i] == work.y.shape ? work.y.strides : ef::row_major(shapes[i]));
+    const bool as_y = work.strides.empty() && shapes[i] == work.y.shape;
+    const ef::Dims dense = as_y ? work.y.strides : ef::row_major(shapes[i]);
+    results.emplace_back(nullptr, work.results.at(i), shapes[i], work.strides.empty() ? dense : work.strides.at(i));
   }
   return results;
 }
@@ -53,6 +56,13 @@ std::int64_t bytes_moved(const Case& work) {
   for (const ef::TensorView& input : inputs_of(work, work.y)) bytes += bytes_of(input);
   for (const ef::TensorView& result : results_of(work)) bytes += bytes_of(result);
   return bytes;
+}
+
+/// Elements from the view's first to its last in memory.
+std::int64_t spanned(const ef::TensorView& view) {
+  std::int64_t last = 0;
+  for (int d = 0; d < view.shape.size(); ++d) last += (view.shape[d] - 1) * view.strides[d];
+  return last + 1;
 }
 
 /// Enough slots that going round them all pushes each out of the L2 cache before it is used again, and at least two.
@@ -66,11 +76,17 @@ std::vector<Slot> make_slots(ef::Engine& engine, const Case& work, std::int64_t 
               engine.empty(ef::DType::u8, {copied}),
               {},
               {},
+              {},
+              {},
               {}};
     slot.y = place(slot.y_memory, work.y);
     for (const ef::TensorView& result : results_of(work)) {
-      slot.out_memory.push_back(engine.empty(result.dtype, result.shape));
+      slot.out_memory.push_back(engine.empty(result.dtype, {spanned(result)}));
       slot.out.push_back(place(slot.out_memory.back(), result));
+    }
+    if (work.consumer) {
+      slot.z_memory = engine.empty(work.consumer->z.dtype, work.consumer->z.shape);
+      slot.z = *slot.z_memory;
     }
     slots.push_back(std::move(slot));
   }
@@ -99,16 +115,24 @@ void measure_case(cudaStream_t stream, const Case& work, const std::vector<Slot>
     produce(slot);
     finish(slot);
   };
+  const auto consume = [&work](const Slot& slot) { work.consumer->consume(slot.out, slot.z); };
+  const auto all = [&](const Slot& slot) {
+    pair(slot);
+    consume(slot);
+  };
   std::vector<std::function<void()>> pieces = {over_slots(produce), over_slots(finish), over_slots(copy),
                                                over_slots(pair)};
-  if (work.together) pieces.emplace_back(over_slots([&work](const Slot& slot) { work.together(slot.out.front()); }));
+  std::vector<double*> results = {&record.producer_ms, &record.tail_ms, &record.copy_ms, &record.pair_ms};
+  if (work.together) {
+    pieces.emplace_back(over_slots([&work](const Slot& slot) { work.together(slot.out.front()); }));
+    results.push_back(&record.together_ms);
+  }
+  if (work.consumer) {
+    pieces.insert(pieces.end(), {over_slots(consume), over_slots(all)});
+    results.insert(results.end(), {&record.consumer_ms, &record.all_ms});
+  }
   const std::vector<double> times = measure(stream, kRounds, pieces);
-  const auto one = static_cast<double>(slots.size());
-  record.producer_ms = times[0] / one;
-  record.tail_ms = times[1] / one;
-  record.copy_ms = times[2] / one;
-  record.pair_ms = times[3] / one;
-  if (work.together) record.together_ms = times[4] / one;
+  for (std::size_t i = 0; i < results.size(); ++i) *results[i] = times[i] / static_cast<double>(slots.size());
 }
 
 /// "f32", "i32 to i8", "f16 to f16/f8e4m3/f32"
@@ -138,6 +162,13 @@ Verdict verify_together(const Case& work, const Slot& slot) {
   return verify_inside(work.tail, slot.out.front(), inputs_of(work, slot.y), work.expected);
 }
 
+/// The library call behind the tail, from the tail's results as they are.
+Verdict verify_consumer(const Case& work, const Slot& slot) {
+  return verify_producer(slot.z, [&](const ef::Dims& at) { return work.consumer->expected(slot.out, at); });
+}
+
+StreamOwner make_stream() { return create<StreamOwner, cudaError_t>(cudaStreamCreate, check, "creating a stream"); }
+
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
@@ -157,12 +188,17 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-Session::Session(std::string name, Options options)
+Session::Session(std::string name, Options options, Without without)
     : name_(std::move(name)),
       options_(std::move(options)),
-      gpu_(require_gpu()),
-      stream_(create<StreamOwner, cudaError_t>(cudaStreamCreate, check, "creating a stream")),
-      engine_(ef::Device::cuda(0)) {}
+      timed_(without == Without::refuse || has_gpu()),
+      gpu_(timed_ ? require_gpu() : no_gpu()),
+      stream_(timed_ ? make_stream() : nullptr),
+      engine_(timed_ ? ef::Device::cuda(0) : ef::Device::cpu()) {
+  if (timed_ || options_.json.empty()) return;
+  throw Failure(
+      "--json records times, which need an NVIDIA GPU; leave it out, and results are verified on the CPU device");
+}
 
 void Session::run(const Case& work) {
   const std::int64_t bytes = bytes_moved(work);
@@ -170,16 +206,19 @@ void Session::run(const Case& work) {
   for (const Slot& slot : slots) {
     work.produce(slot.y);
     work.finish(slot.y, slot.out);
+    if (work.consumer) work.consumer->consume(slot.out, slot.z);
   }
   engine_.synchronize(stream());
-  std::ranges::for_each(slots, fill_copy_source);
+  if (timed_) std::ranges::for_each(slots, fill_copy_source);
 
   const Verdict producer = verify_producer(slots.front().y, work.expected);
   const Verdict tail = verify(work, slots.front());
   const Verdict together = work.together ? verify_together(work, slots.front()) : Verdict{};
+  const Verdict consumer = work.consumer ? verify_consumer(work, slots.front()) : Verdict{};
   Record record{.example = name_,
                 .producer = work.producer,
                 .chain = work.tail.str(),
+                .consumer = work.consumer ? work.consumer->what : "",
                 .dtype = type_text(work.y.dtype, work.results),
                 .layout = work.layout,
                 .shape = {slots.front().out.front().shape.begin(), slots.front().out.front().shape.end()},
@@ -187,23 +226,27 @@ void Session::run(const Case& work) {
                 .max_error = tail.max_error,
                 .samples = tail.samples,
                 .producer_max_error = producer.max_error,
-                .verified = producer.failure.empty() && tail.failure.empty() && together.failure.empty(),
+                .consumer_max_error = consumer.max_error,
+                .verified = producer.failure.empty() && tail.failure.empty() && together.failure.empty() &&
+                            consumer.failure.empty(),
                 .device = gpu_.name,
                 .driver = gpu_.driver,
                 .cuda_runtime = gpu_.runtime,
                 .library = work.library,
                 .epifuse = ef::version()};
-  measure_case(stream(), work, slots, record);
+  if (timed_) measure_case(stream(), work, slots, record);
   report(record);
   if (!producer.failure.empty()) note("the producer's result is wrong: " + producer.failure);
   if (!tail.failure.empty()) note("the tail's result is wrong: " + tail.failure);
   if (!together.failure.empty()) note("the result of one launch is wrong: " + together.failure);
+  if (!consumer.failure.empty()) note("the consumer's result is wrong: " + consumer.failure);
 }
 
 void Session::report(const Record& record) {
+  const std::string behind = record.consumer.empty() ? "" : ", then " + record.consumer;
   if (rows_++ == 0) {
     print_heading(
-        "Example " + name_ + ": " + record.producer + ", then " + record.chain,
+        "Example " + name_ + ": " + record.producer + ", then " + record.chain + behind,
         record.device + ", CUDA " + record.cuda_runtime + ", " + record.library + ", EpiFuse " + record.epifuse);
   }
   print_row(record);
@@ -213,8 +256,9 @@ void Session::report(const Record& record) {
 
 void Session::note(const std::string& text) const { std::printf("  %s\n", text.c_str()); }
 
-int run_example(const std::string& name, int argc, char** argv, const std::function<void(Session&)>& body) try {
-  Session session(name, parse_options(argc, argv));
+int run_example(const std::string& name, int argc, char** argv, const std::function<void(Session&)>& body,
+                Without without) try {
+  Session session(name, parse_options(argc, argv), without);
   body(session);
   return session.exit_code();
 } catch (const std::exception& error) {

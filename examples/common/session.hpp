@@ -18,13 +18,24 @@
 
 namespace examples {
 
+/// A library call behind the tail, which takes the tail's results.
+struct Consumer {
+  std::string what;  ///< in words, for the record
+  ef::OutputView z;  ///< what it writes: type and shape; no memory yet
+  std::function<void(std::span<const ef::OutputView> in, const ef::OutputView& z)> consume;  ///< enqueues the call
+  /// One value of z, recomputed on the host in double precision from the tail's results.
+  std::function<double(std::span<const ef::OutputView> in, const ef::Dims& at)> expected;
+};
+
 /// A library call and its tail. The session owns the memory that both work on and calls them as often as it needs.
 struct Case {
   std::string producer;            ///< in words, for the record
   std::string library;             ///< name and version
   std::string layout;              ///< "NCHW", "NHWC", "row-major"
   ef::OutputView y;                ///< what the producer writes: type, shape, dense strides; no memory yet
-  std::vector<ef::DType> results;  ///< types of the tail's results; one of y's shape has y's strides
+  std::vector<ef::DType> results;  ///< types of the tail's results
+  /// Strides of the results; empty: one of y's shape has y's strides, and the others are row-major.
+  std::vector<ef::Dims> strides = {};
   ef::Epilogue tail;
   std::vector<ef::TensorView> operands;                  ///< of the tail, after y
   std::vector<double> scalars = {};                      ///< of a tail with random numbers
@@ -34,6 +45,7 @@ struct Case {
   std::optional<Reference> reference = {};             ///< of a tail with reductions
   /// Enqueues producer and tail as one launch, of a tail without reductions; empty: there is none.
   std::function<void(const ef::OutputView& out)> together = {};
+  std::optional<Consumer> consumer = {};
 };
 
 /// The command line of an example: `--size full|small`, `--json FILE`.
@@ -43,22 +55,28 @@ struct Options {
 };
 Options parse_options(int argc, char** argv);
 
+/// What an example does where there is no GPU.
+enum class Without {
+  refuse,  ///< a Failure with a sentence
+  check,   ///< the CPU device computes the small size; results are verified, and nothing is timed
+};
+
 class Session {
  public:
-  /// Needs a GPU; throws Failure with a sentence where there is none.
-  Session(std::string name, Options options);
+  /// Throws Failure with a sentence where there is no GPU and `without` refuses, or a record of times is asked for.
+  Session(std::string name, Options options, Without without);
 
   ef::Engine& engine() noexcept { return engine_; }
   ef::Stream stream() const noexcept { return stream_.get(); }
 
-  /// The size that was asked for on the command line.
+  /// The size that was asked for on the command line; without a GPU the small one.
   template <typename T>
   const T& pick(const T& full, const T& small) const noexcept {
-    return options_.small ? small : full;
+    return options_.small || !timed_ ? small : full;
   }
 
-  /// Runs the pair once and verifies both results, then measures producer, tail, copy, pair and the one launch of both in turns, and
-  /// reports.
+  /// Runs all once and verifies their results, then measures producer, tail, copy, pair, the one launch of both, the consumer and all three
+  /// in turns, and reports.
   void run(const Case& work);
 
   /// Prints a remark below the table.
@@ -72,6 +90,7 @@ class Session {
 
   std::string name_;
   Options options_;
+  bool timed_;  ///< there is a GPU
   Gpu gpu_;
   StreamOwner stream_;
   ef::Engine engine_;
@@ -80,6 +99,7 @@ class Session {
 };
 
 /// The main() of an example: runs `body` and turns exceptions into a sentence on stderr and exit code 1.
-int run_example(const std::string& name, int argc, char** argv, const std::function<void(Session&)>& body);
+int run_example(const std::string& name, int argc, char** argv, const std::function<void(Session&)>& body,
+                Without without = Without::refuse);
 
 }  // namespace examples

@@ -157,6 +157,36 @@ std::vector<ef::Dims> choose_groups(const ef::Dims& shape, const ef::Dims& group
   return begins;
 }
 
+/// A box of a tensor: where it begins, and its extents.
+struct Box {
+  ef::Dims begin;
+  ef::Dims extents;
+};
+
+/// What of a result belongs to the group of the first operand (of this shape) that begins there: each dimension has as many groups in both.
+Box box_of(const ef::TensorView& output, const ef::Dims& shape, const ef::Dims& group, const ef::Dims& begin) {
+  Box box;
+  for (int d = 0; d < shape.size(); ++d) {
+    const std::int64_t groups = shape[d] / group[d];
+    if (output.shape.size() != shape.size() || output.shape[d] % groups != 0)
+      throw Failure("groups of " + to_string(group) + " of " + to_string(shape) + " do not tile a result of " +
+                    to_string(output.shape));
+    box.extents.push_back(output.shape[d] / groups);
+    box.begin.push_back(begin[d] / group[d] * box.extents[d]);
+  }
+  return box;
+}
+
+Verdict compare_group(const ef::TensorView& output, const Box& box, std::span<const double> want) {
+  const auto position = [&box](std::size_t i) {
+    ef::Dims at = coordinates_in(box.extents, static_cast<std::int64_t>(i));
+    for (int d = 0; d < at.size(); ++d) at[d] += box.begin[d];
+    return at;
+  };
+  return compare(position, gather_box(output, box.begin, box.extents), want,
+                 tolerance_of(output.dtype, kGroupTolerances));
+}
+
 }  // namespace
 
 std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_t edge, std::int64_t random) {
@@ -209,23 +239,17 @@ Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView
                       std::span<const ef::TensorView> inputs) {
   const ef::Dims& shape = inputs.front().shape;
   const ef::Dims& group = reference.group;
-  const auto spans_groups = [&shape](const ef::TensorView& output) { return !(output.shape == shape); };
+  const auto spans_groups = [](const ef::TensorView& output) { return count_of(output.shape) == 1; };
   const bool all = std::ranges::any_of(outputs, spans_groups);
   std::vector<double> largest(outputs.size(), -std::numeric_limits<double>::infinity());
   Verdict verdict;
   for (const ef::Dims& begin : choose_groups(shape, group, all)) {
     const Values want = reference.compute(operands_of(reference, inputs, begin));
-    const auto position = [&](std::size_t i) {
-      ef::Dims at = coordinates_in(group, static_cast<std::int64_t>(i));
-      for (int d = 0; d < at.size(); ++d) at[d] += begin[d];
-      return at;
-    };
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (spans_groups(outputs[i])) {
         largest[i] = std::max(largest[i], want.at(i).at(0));
       } else {
-        add(verdict, compare(position, gather_box(outputs[i], begin, group), want.at(i),
-                             tolerance_of(outputs[i].dtype, kGroupTolerances)));
+        add(verdict, compare_group(outputs[i], box_of(outputs[i], shape, group, begin), want.at(i)));
       }
     }
   }

@@ -21,7 +21,7 @@ using Values = std::vector<std::vector<double>>;
 /// A tail with reductions, written down a second time as plain loops in double precision, for one group at a time: the
 /// elements that a reduction brings together.
 struct Reference {
-  /// Extents of a group. Groups tile the tail's first operand, and with it every result of its shape.
+  /// Extents of a group. Groups tile the tail's first operand, and every result of more than one element into as many.
   ef::Dims group;
   /// From the operands' elements in a group, each broadcast to the group's extents, to the results' there. For a result of
   /// one element, the largest of something over the whole tensor, it gives the largest of the group.

@@ -13,7 +13,8 @@ namespace epifuse {
 /// ((i / 128) * (blocks / 4) + j / 4) * 512 + (i % 32) * 16 + (i % 128) / 32 * 4 + j % 4.
 Expr scale_tiles(const Expr& scales);
 
-/// A result of scales [rows, blocks] that lies in memory as [blocks, padded_rows(rows)], which DeepGEMM takes. What pads is not written.
+/// A result of scales [rows, blocks] that lies in memory as [blocks, padded_rows(rows)], which DeepGEMM takes, and cuBLASLt for f32 scales of
+/// 1×128 where `rows` is a multiple of 4. What pads is not written.
 /// Throws Error(invalid_argument) for negative extents.
 OutputView transposed_scales(void* data, DType dtype, std::int64_t rows, std::int64_t blocks);
 /// `rows` rounded up to a multiple of 4.

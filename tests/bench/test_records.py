@@ -239,6 +239,17 @@ class Tables(unittest.TestCase):
             for told in (found["device"], f"driver {found['driver'] or 'not recorded'}", found["commit"][:12]):
                 self.assertIn(told, text, key)
 
+    def test_a_product_behind_the_tail_has_columns_where_there_is_one(self):
+        result, _ = tables.shown()["examples-h100"]
+        found = record.read(record.RESULTS / "examples-h100.json")
+        plain = found["records"][0]
+        self.assertNotIn("all three ms", tables.text_of(found | {"records": [plain]}, result))
+        behind = plain | {"consumer": "fp8 linear", "consumer_ms": 1.25, "all_ms": 2.5}
+        told = tables.text_of(found | {"records": [plain, behind]}, result)
+        self.assertIn("| one launch ms | product behind ms | all three ms | tail GB/s |", told)
+        self.assertIn("| – | – | – | 3020 |", told)
+        self.assertIn("| – | 1.250 | 2.500 | 3020 |", told)
+
     def test_the_counts_of_the_h200_are_those_of_its_records(self):
         page = (record.ROOT / "docs/measurements/h200.md").read_text(encoding="utf-8")
 
