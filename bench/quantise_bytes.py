@@ -3,8 +3,8 @@
 
 usage: bench/quantise_bytes.py [--epifuse build/tools/epifuse] [--output bench/results/quantise-bytes-stub.json] [--dry-run]
 
-The tails are what stands before the fp8 and int8 products of a language model: a gate, or a residual and its norm, in bf16. The least bytes are
-every operand and every result once. Instructions are those of one thread on the path that stores most, over the elements that it handles
+The tails are what stands before the fp8 and int8 products of a language model, in bf16: a gate, or a residual and its norm; the norm of an attention's
+heads with rotary embedding; and the sum over a mixture's experts. The least bytes are every operand and every result once. Instructions are those of one thread on the path that stores most, over the elements that it handles
 (sass.py; needs nvdisasm); registers are the compiler's, and blocks in flight are the plan's.
 """
 
@@ -23,7 +23,11 @@ import record
 import sass
 
 ROWS, COLUMNS = 4096, 7168
+HEADS, WIDTH = 32, 128  # of each row
+EXPERTS = 8  # that a row is sent to
 ARCHITECTURES = ("sm_90", "sm_100")
+ROPE = "rope(rms_norm(heads, wh, eps=1e-6), cosines, sines, positions)"
+MIXTURE = "sum(take(expert, ids) * weights[..., None], 1)"
 GATE, RESIDUAL = "silu(gate) * up", "h = x + r; y = rms_norm(h, w, eps=1e-6)"
 # What it is called, and the chain.
 TAILS = [
@@ -50,6 +54,10 @@ TAILS = [
     ("residual, norm → int8 per 128", f"{RESIDUAL}; q, s = quantize(y, i8, 128); return h, q, s"),
     ("residual → MXFP8", "h = x + r; q, s = mx_quantize(h, f8e4m3); return h, q, s"),
     ("i32 product → bf16", "cast(x * row * column + bias, bf16)"),
+    ("norm of heads, rope → bf16", f"cast({ROPE}, bf16)"),
+    ("norm of heads, rope → fp8, static scale", f"cast({ROPE} * k, f8e4m3)"),
+    ("norm of heads, rope → fp8 per head", f"q, s = quantize({ROPE}, f8e4m3); return q, s"),
+    ("sum over 8 experts, residual → bf16", f"cast({MIXTURE} + r, bf16)"),
 ]
 OPERANDS = {
     "gate": ("bf16", (ROWS, COLUMNS)),
@@ -61,6 +69,15 @@ OPERANDS = {
     "row": ("f32", (ROWS, 1)),
     "column": ("f32", (COLUMNS,)),
     "bias": ("f32", (COLUMNS,)),
+    "heads": ("bf16", (ROWS, HEADS, WIDTH)),
+    "wh": ("bf16", (WIDTH,)),
+    "cosines": ("f32", (ROWS, WIDTH // 2)),
+    "sines": ("f32", (ROWS, WIDTH // 2)),
+    "positions": ("i32", (ROWS, 1)),
+    "k": ("f32", ()),
+    "expert": ("bf16", (ROWS * EXPERTS, COLUMNS)),
+    "ids": ("i32", (ROWS, EXPERTS)),
+    "weights": ("f32", (ROWS, EXPERTS)),
 }
 
 
@@ -95,10 +112,12 @@ def instructions_of(tool, chain, architecture, elements, result_bytes):
 def measured(tool, name, chain, architecture):
     plan = json.loads(dumped(tool, chain, architecture, "plan", "--json"))["plan"]
     sizes = pointwise_cases.ITEM_BYTES
-    least = sum(math.prod(one["shape"]) * sizes[one["dtype"]] for one in plan["operands"])
+    results = plan["operands"][-1 - chain.partition("return")[2].count(", ") :]
+    tensors = [*operands_of(chain).values(), *((one["dtype"], one["shape"]) for one in results)]
+    least = sum(math.prod(shape) * sizes[dtype] for dtype, shape in tensors)
     moved = plans.moved_bytes(plan)
-    results = [one for one in plan["operands"] if one["name"] not in operands_of(chain)]
-    full = sum(sizes[one["dtype"]] for one in results if math.prod(one["shape"]) == ROWS * COLUMNS)
+    largest = max(math.prod(one["shape"]) for one in results)
+    full = sum(sizes[one["dtype"]] for one in results if math.prod(one["shape"]) == largest)
     of_a_thread = plan["elements_per_access"] * plan["steps"]
     in_flight = re.search(r"^in flight +(\d+) blocks of (\d+) threads", dumped(tool, chain, architecture, "plan"), re.M)
     return {

@@ -145,7 +145,9 @@ TEST(ResultTypes, PromotionIsCommutativeAndHoldsBoth) {
       const DType both = ir::promoted(a, b);
       EXPECT_EQ(both, ir::promoted(b, a));
       EXPECT_EQ(ir::category_of(both), std::max(ir::category_of(a), ir::category_of(b)));
-      if (ir::category_of(a) == ir::category_of(b)) EXPECT_GE(size_of(both), std::max(size_of(a), size_of(b)));
+      if (ir::category_of(a) == ir::category_of(b)) {
+        EXPECT_GE(size_of(both), std::max(size_of(a), size_of(b)));
+      }
     }
   }
 }
