@@ -5,7 +5,7 @@ import pathlib
 
 from conan import ConanFile
 from conan.tools.build import check_min_cppstd
-from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain
 
 SOURCES = (
     "CMakeLists.txt",
@@ -37,8 +37,10 @@ class Epifuse(ConanFile):
     def set_version(self):
         self.version = pathlib.Path(self.recipe_folder, "VERSION").read_text().strip()
 
+    # Beside the folders of ./dev; ccache, which knows files by their place below the sources, finds there what ./dev compiled.
     def layout(self):
-        cmake_layout(self)
+        self.folders.build = f"build-conan-{str(self.settings.build_type).lower()}"
+        self.folders.generators = f"{self.folders.build}/generators"
 
     def validate(self):
         check_min_cppstd(self, 20)
