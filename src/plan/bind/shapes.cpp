@@ -5,6 +5,8 @@
 #include <array>
 #include <optional>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
 #include "plan/bind/axes.hpp"

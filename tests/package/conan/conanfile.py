@@ -1,4 +1,4 @@
-"""A project that uses the Conan package: tests/consumer, and the command. `conan create . --test-folder tests/package/conan`."""
+"""A project that uses the Conan package: tests/consumer, and the command. tests/package/conan.sh hands it to `conan create --test-folder`."""
 
 import pathlib
 
