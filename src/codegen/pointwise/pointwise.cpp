@@ -19,8 +19,6 @@ namespace epifuse::codegen {
 namespace {
 
 using ir::Kind;
-using ir::Node;
-using ir::Op;
 using ir::Program;
 using ir::Value;
 using plan::Access;
