@@ -1,11 +1,12 @@
-"""Conan's recipe of the library and the command, built from this source tree: `conan create .` packs it, tests/package/conan
-is a project that uses the package."""
+"""Conan's recipe of the library and the command, built from this source tree: `conan create . -s compiler.cppstd=20` packs it. tests/package/conan is
+a project that uses the package, and tests/package/conan.sh the test of both."""
 
 import pathlib
 
 from conan import ConanFile
 from conan.tools.build import check_min_cppstd
-from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain
+from conan.tools.files import copy
 
 SOURCES = (
     "CMakeLists.txt",
@@ -31,14 +32,22 @@ class Epifuse(ConanFile):
         "tool": [True, False],  # the command `epifuse`
         "system_dependencies": [True, False],  # spdlog and the others are those of the machine, as for distributions
     }
-    default_options = {"shared": False, "tool": True, "system_dependencies": False}
+    default_options = {
+        "shared": False,
+        "tool": True,
+        "system_dependencies": False,
+        "spdlog/*:header_only": True,  # these alone have the targets that cmake/EpifuseDependencies.cmake takes
+        "fmt/*:header_only": True,
+    }
     exports_sources = SOURCES
 
     def set_version(self):
         self.version = pathlib.Path(self.recipe_folder, "VERSION").read_text().strip()
 
+    # Beside the folders of ./dev; ccache, which knows files by their place below the sources, finds there what ./dev compiled.
     def layout(self):
-        cmake_layout(self)
+        self.folders.build = f"build-conan-{str(self.settings.build_type).lower()}"
+        self.folders.generators = f"{self.folders.build}/generators"
 
     def validate(self):
         check_min_cppstd(self, 20)
@@ -68,6 +77,7 @@ class Epifuse(ConanFile):
         cmake.build()
 
     def package(self):
+        copy(self, "LICENSE", self.source_folder, str(pathlib.Path(self.package_folder, "licenses")))
         CMake(self).install()
 
     # find_package(epifuse) finds the file that the installed library brings.

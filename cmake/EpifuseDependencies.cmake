@@ -3,7 +3,11 @@
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
-find_package(Eigen3 3.3 REQUIRED NO_MODULE)
+# Without a version: Eigen 5 answers no request for 3.3, and Eigen 3.3 knows no ranges.
+find_package(Eigen3 REQUIRED NO_MODULE)
+if(Eigen3_VERSION VERSION_LESS 3.3)
+  message(FATAL_ERROR "Eigen ${Eigen3_VERSION} was found in ${Eigen3_DIR}; EpiFuse needs 3.3 or newer")
+endif()
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 target_include_directories(epifuse_settings SYSTEM INTERFACE $<BUILD_INTERFACE:${XXHASH_INCLUDE_DIR}>)
 
@@ -18,7 +22,8 @@ if(spdlog_includes)
 endif()
 
 target_compile_definitions(epifuse_spdlog INTERFACE SPDLOG_HEADER_ONLY)
-if("SPDLOG_FMT_EXTERNAL" IN_LIST spdlog_definitions OR "SPDLOG_FMT_EXTERNAL=1" IN_LIST spdlog_definitions)
+# Conan's target has its definitions within generator expressions.
+if(spdlog_definitions MATCHES "SPDLOG_FMT_EXTERNAL")
   find_package(fmt REQUIRED)
   target_compile_definitions(epifuse_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
   if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)

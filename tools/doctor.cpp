@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 #include <epifuse/epifuse.hpp>
 
 #include "commands.hpp"

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "support.hpp"
 
 namespace epifuse::tool {

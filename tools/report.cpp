@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "convert.hpp"
 #include "support.hpp"
 #include "terminal.hpp"

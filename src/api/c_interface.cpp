@@ -86,8 +86,8 @@ T& needed(T* pointer, const char* what) {
 ef::DType dtype_of(epifuse_dtype dtype, const char* what) {
   if (dtype < EPIFUSE_F64 || dtype > EPIFUSE_U4)
     ef::base::fail(ef::ErrorCode::invalid_argument,
-                   "{} has the type {}, which is none: EPIFUSE_F64 ({}) to EPIFUSE_U4 ({})", what, dtype, EPIFUSE_F64,
-                   EPIFUSE_U4);
+                   "{} has the type {}, which is none: EPIFUSE_F64 ({}) to EPIFUSE_U4 ({})", what, dtype,
+                   int{EPIFUSE_F64}, int{EPIFUSE_U4});
   return static_cast<ef::DType>(dtype);
 }
 

@@ -4,6 +4,8 @@
 #include <exception>
 #include <system_error>
 
+#include <spdlog/fmt/ranges.h>
+
 #include <epifuse/engine.hpp>
 
 #include "api/engine_impl.hpp"

@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "api/bundles.hpp"
 #include "api/kernels.hpp"
 #include "api/prepare_each.hpp"

@@ -8,6 +8,8 @@
 #include <optional>
 #include <unordered_set>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "jit/files.hpp"

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include <spdlog/fmt/ranges.h>
+
 #include <epifuse/scale_layouts.hpp>
 #include <epifuse/tensor.hpp>
 

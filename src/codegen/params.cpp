@@ -5,6 +5,8 @@
 #include <array>
 #include <bit>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"

@@ -10,6 +10,8 @@
 #include <map>
 #include <optional>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
 #include "ir/reverse_sweep.hpp"

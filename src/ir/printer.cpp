@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "ir/program.hpp"
 #include "ir/result_types.hpp"

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <vector>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "jit/nvrtc.hpp"

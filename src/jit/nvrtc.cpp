@@ -8,6 +8,8 @@
 #include <charconv>
 #include <chrono>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/log.hpp"
 #include "base/text.hpp"
 

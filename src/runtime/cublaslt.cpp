@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/cublaslt_abi.hpp"

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 #include <epifuse/epifuse.hpp>
 
 #include "support/refusal.hpp"

@@ -19,6 +19,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
 #include "plan/bind/views.hpp"

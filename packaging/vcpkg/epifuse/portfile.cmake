@@ -5,7 +5,8 @@ get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../.." ABSOLUTE)
 vcpkg_check_features(OUT_FEATURE_OPTIONS feature_options FEATURES tool EPIFUSE_BUILD_TOOLS)
 vcpkg_cmake_configure(
   SOURCE_PATH "${SOURCE_PATH}"
-  OPTIONS ${feature_options} -DEPIFUSE_BUILD_TESTS=OFF -DEPIFUSE_BUILD_EXAMPLES=OFF -DEPIFUSE_BUILD_BENCHMARKS=OFF)
+  OPTIONS ${feature_options} -DEPIFUSE_BUILD_TESTS=OFF -DEPIFUSE_BUILD_EXAMPLES=OFF -DEPIFUSE_BUILD_BENCHMARKS=OFF
+  OPTIONS_DEBUG -DEPIFUSE_BUILD_TOOLS=OFF)
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(PACKAGE_NAME epifuse CONFIG_PATH lib/cmake/epifuse)
 vcpkg_fixup_pkgconfig()

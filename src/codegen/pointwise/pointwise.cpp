@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <functional>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
@@ -17,8 +19,6 @@ namespace epifuse::codegen {
 namespace {
 
 using ir::Kind;
-using ir::Node;
-using ir::Op;
 using ir::Program;
 using ir::Value;
 using plan::Access;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 
 namespace epifuse::plan {

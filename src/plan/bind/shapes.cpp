@@ -5,6 +5,8 @@
 #include <array>
 #include <optional>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
 #include "plan/bind/axes.hpp"
@@ -203,13 +205,11 @@ class Inference {
 
   [[noreturn]] void refuse_broadcast(const Node& node) const {
     std::vector<std::string> shapes;
-    shapes.reserve(static_cast<std::size_t>(node.arity()));
     for (int i = 0; i < node.arity(); ++i)
       shapes.push_back(to_string(value(node.args[static_cast<std::size_t>(i)]).shape));
     fail(invalid_argument,
          "the arguments of '{}' have shapes {}, which do not broadcast: extents must be equal or 1, counted from the "
-         "last "
-         "dimension{}",
+         "last dimension{}",
          ir::written_name(node), fmt::join(shapes, " and "),
          uses_reduction(node) ? " (a reduction without keepdim=true drops its dimensions)" : "");
   }

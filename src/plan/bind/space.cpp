@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "ir/marks.hpp"
 #include "plan/bind/compute_type.hpp"

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 
 namespace epifuse::plan {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <spdlog/fmt/ranges.h>
+
 #include "base/text.hpp"
 #include "plan/planning.hpp"
 

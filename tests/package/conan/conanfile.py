@@ -1,4 +1,4 @@
-"""A project that uses the Conan package: tests/consumer, and the command. `conan create . --test-folder tests/package/conan`."""
+"""A project that uses the Conan package: tests/consumer, and the command. tests/package/conan.sh hands it to `conan create --test-folder`."""
 
 import pathlib
 
@@ -12,7 +12,7 @@ class Consumer(ConanFile):
     generators = "CMakeToolchain", "CMakeDeps", "VirtualRunEnv"
 
     def requirements(self):
-        self.requires(self.tested_reference_str)
+        self.requires(self.tested_reference_str, run=True)  # the command, too
 
     def layout(self):
         cmake_layout(self)
@@ -25,5 +25,5 @@ class Consumer(ConanFile):
     def test(self):
         if not can_run(self):
             return
-        self.run(pathlib.Path(self.cpp.build.bindir, "consumer").as_posix(), env="conanrun")
+        self.run(f'"{pathlib.Path(self.build_folder, self.cpp.build.bindir, "consumer")}"', env="conanrun")
         self.run("epifuse run 'relu(x)' x=f32[4] --device cpu", env="conanrun")
