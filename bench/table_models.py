@@ -48,8 +48,12 @@ def example_columns(records):
     return [*EXAMPLE_COLUMNS[:place], *CONSUMER_COLUMNS, *EXAMPLE_COLUMNS[place:]]
 
 
+def by_number(records):
+    return sorted(records, key=lambda record: int(record["example"].partition("_")[0]))
+
+
 EXAMPLES = Table(
-    example_head, lambda document: [(None, example_columns(document["records"]), document["records"])]
+    example_head, lambda document: [(None, example_columns(document["records"]), by_number(document["records"]))]
 )
 
 # ---- the five models of python/examples/tutorial.py
