@@ -101,6 +101,16 @@ def test_a_rotary_embedding_of_16_bits_rounds_once(dtype):
     assert torch.equal(found, exact.to(dtype))
 
 
+@pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
+@pytest.mark.parametrize("function", [rotary, rotary_of_chunks], ids=["slices", "chunks"])
+def test_a_norm_of_heads_and_its_rotary_embedding_are_one_kernel(function, norm):
+    """As Qwen's models have it: the heads of queries and keys are normalised before they are rotated."""
+    q = torch.randn(2, 9, 4, 32)
+    weight, cos, sin = torch.randn(32), torch.randn(9, 1, 32), torch.randn(9, 1, 32)
+    report, _ = compiled(lambda q, w, c, s: function(getattr(F, norm)(q, (32,), w, eps=1e-5), c, s), q, weight, cos, sin)
+    assert len(report.kernels) == 1 and not report.left, report
+
+
 def test_a_rotary_embedding_reads_its_operand_once():
     """The halves are the chain's own views: three operands, and no slice in the graph."""
     report, _ = compiled(rotary, *of_heads())

@@ -37,8 +37,8 @@ bool is_planned(const PlacedViewCase& placed) {
   }
 }
 
-// Draws cases that are one kernel each, runs them as emitted text and judges them.
-void run_cases(std::size_t count, std::uint64_t seed, ViewCase (*draw)(std::uint64_t)) {
+// Draws cases that are one kernel each, runs them as emitted text and judges them. `all_are`: none is refused.
+void run_cases(std::size_t count, std::uint64_t seed, ViewCase (*draw)(std::uint64_t), bool all_are = false) {
   Random seeds(seed);
   std::vector<std::unique_ptr<ViewCase>> cases;
   std::vector<std::unique_ptr<PlacedViewCase>> placed;
@@ -46,7 +46,9 @@ void run_cases(std::size_t count, std::uint64_t seed, ViewCase (*draw)(std::uint
   while (cases.size() < count) {
     auto test = std::make_unique<ViewCase>(draw(seeds.bits()));
     auto memory = std::make_unique<PlacedViewCase>(*test);
-    if (test->used.empty() || test->expected.values.empty() || !is_planned(*memory)) continue;
+    const bool planned = is_planned(*memory);
+    ASSERT_TRUE(planned || !all_are) << test->text << "\n  EPIFUSE_TEST_SEED=" << seed;
+    if (test->used.empty() || test->expected.values.empty() || !planned) continue;
     ASSERT_EQ(memory->outputs()[0].shape, test->expected.shape) << test->text;
     launches.push_back({memory->tail(), memory->outputs(), memory->inputs()});
     cases.push_back(std::move(test));
@@ -65,7 +67,7 @@ TEST(EmittedViews, FunctionsAgreeWithTheirDefinitions) { run_cases(kCases, test_
 TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_seed(2032), draw_index_function); }
 
 TEST(EmittedViews, RowsReadThroughViewsAgreeWithTheirDefinitions) {
-  run_cases(kCases / 4, test_seed(2811), draw_row_view_function);
+  run_cases(kCases / 4, test_seed(2811), draw_row_view_function, true);
 }
 
 // Bit by bit, of several types: vectors that are cut where a roll begins again, by rows and by what exists.

@@ -18,8 +18,9 @@ class RowViewDraw {
     test_.used = {name};
     test_.tolerance = 2e-5;
     using Kind = void (RowViewDraw::*)();
-    static constexpr std::array<Kind, 5> kKinds = {&RowViewDraw::rope, &RowViewDraw::halves, &RowViewDraw::flipped,
-                                                   &RowViewDraw::permuted, &RowViewDraw::scaled};
+    static constexpr std::array<Kind, 7> kKinds = {&RowViewDraw::rope,     &RowViewDraw::halves, &RowViewDraw::flipped,
+                                                   &RowViewDraw::permuted, &RowViewDraw::scaled, &RowViewDraw::rotated,
+                                                   &RowViewDraw::joined};
     (this->*kKinds[static_cast<std::size_t>(std::ranges::find(row_view_functions(), name) -
                                             row_view_functions().begin())])();
     return test_;
@@ -148,14 +149,50 @@ class RowViewDraw {
       const std::int64_t other = rows.shape[2] - 1 - at[2];
       return value_at(rows.y, {at[0], at[1], other}) * value_at(weight, {other}) + value_at(rows.y, at);
     });
-    const IntegerArray largest = made({rows.shape[0], rows.shape[1]}, [&](const Place& at) {
+    test_.expected = below_largest(rows.shape, z);
+  }
+
+  // Rotary embedding as models spell it out: the halves in the other order, the second negative.
+  void rotated() {
+    const Rows rows = draw_rows();
+    const std::int64_t half = rows.shape.back() / 2;
+    const IntegerArray cosines = operand({rows.shape[1], 2 * half});
+    const IntegerArray sines = operand({rows.shape[1], 2 * half});
+    const std::string h = std::to_string(half);
+    test_.text = "y = " + rows.text + "; y * x1 + cat((-y[..., " + h + ":], y[..., :" + h + "]), -1) * x2";
+    test_.expected = made(rows.shape, [&](const Place& at) {
+      const bool second = at[2] >= half;
+      const double other = value_at(rows.y, {at[0], at[1], second ? at[2] - half : at[2] + half});
+      return value_at(rows.y, at) * value_at(cosines, {at[1], at[2]}) +
+             (second ? other : -other) * value_at(sines, {at[1], at[2]});
+    });
+  }
+
+  // Pieces of a row in another order, with work of their own, and a reduction of them.
+  void joined() {
+    const Rows rows = draw_rows();
+    const std::int64_t extent = rows.shape.back();
+    const std::int64_t cut = between(1, extent - 1);
+    const bool reduces = random_.percent(50);
+    const std::string c = std::to_string(cut);
+    test_.text = "y = " + rows.text + "; z = cat((y[..., " + c + ":] * 2, y[..., :" + c + "] - 1), -1); " +
+                 (reduces ? "z - amax(z, -1, keepdim=true)" : "z");
+    const IntegerArray z = made(rows.shape, [&](const Place& at) {
+      const std::int64_t behind = extent - cut;
+      return at[2] < behind ? value_at(rows.y, {at[0], at[1], at[2] + cut}) * 2
+                            : value_at(rows.y, {at[0], at[1], at[2] - behind}) - 1;
+    });
+    test_.expected = reduces ? below_largest(rows.shape, z) : z;
+  }
+
+  // What each element lies below the largest of its row.
+  static IntegerArray below_largest(const Place& shape, const IntegerArray& z) {
+    const IntegerArray largest = made({shape[0], shape[1]}, [&](const Place& at) {
       double found = value_at(z, {at[0], at[1], 0});
-      for (std::int64_t i = 1; i < rows.shape[2]; ++i) found = std::max(found, value_at(z, {at[0], at[1], i}));
+      for (std::int64_t i = 1; i < shape[2]; ++i) found = std::max(found, value_at(z, {at[0], at[1], i}));
       return found;
     });
-    test_.expected = made(rows.shape, [&](const Place& at) {
-      return value_at(z, at) - value_at(largest, {at[0], at[1]});
-    });
+    return made(shape, [&](const Place& at) { return value_at(z, at) - value_at(largest, {at[0], at[1]}); });
   }
 
   Random random_;
@@ -165,7 +202,8 @@ class RowViewDraw {
 }  // namespace
 
 const std::vector<std::string>& row_view_functions() {
-  static const std::vector<std::string> names = {"rope", "halves", "flipped", "permuted", "scaled"};
+  static const std::vector<std::string> names = {"rope",   "halves",  "flipped", "permuted",
+                                                 "scaled", "rotated", "joined"};
   return names;
 }
 

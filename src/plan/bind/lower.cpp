@@ -35,15 +35,14 @@ using Taken = DimensionMap::Taken;
 class Lowering {
  public:
   Lowering(const ir::Program& program, std::span<const TensorView> inputs)
-      : program_(program), inputs_(inputs), shapes_(value_shapes(program, inputs)), operands_(program, inputs) {
+      : program_(program),
+        inputs_(inputs),
+        shapes_(value_shapes(program, inputs)),
+        rejoined_(rejoined_rows(program, shapes_)),
+        reduces_(computed_from_reductions(program, shapes_)),
+        operands_(program, inputs) {
     paths_.emplace_back();
     numbers_.emplace(key_of({}), 0);
-    for (const Node& node : program.nodes()) {
-      bool reduces = ir::is_reduction(node.op) && !is_nothing(node, shapes_[reduces_.size()]);
-      for (int k = 0; k < node.computed_arity(); ++k)
-        reduces = reduces || reduces_[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])];
-      reduces_.push_back(reduces);
-    }
   }
 
   Lowered run() {
@@ -78,10 +77,7 @@ class Lowering {
     Dims shape;  // what it broadcasts from may have fewer elements than the value that it stands for
   };
 
-  // A gradient sums to a shape that its value may have been broadcast from. Here it was not.
-  bool is_nothing(const Node& n, const Dims& own) const {
-    return ir::is_reduction(n.op) && n.arity() == 2 && shape(n.args[0]) == own;
-  }
+  bool is_nothing(const Node& n, const Dims& own) const { return sums_nothing(n, shapes_, own); }
 
   const Node& node(ir::Value value) const { return program_.node(value); }
   const Dims& shape(ir::Value value) const { return shapes_[static_cast<std::size_t>(value)]; }
@@ -198,8 +194,8 @@ class Lowering {
     const Node& n = node(value);
     const auto sides =
         sides_through(shape(value), {shape(n.args[0]), shape(n.args[1])}, n.shaping.axes.at[0], steps(path));
-    const bool needs_both = sides.size() == 2;
-    if (sides.empty() || (needs_both && (reduces(n.args[0]) || reduces(n.args[1])))) refuse_joined(value);
+    const bool is_apart = sides.size() == 2 && (reduces(n.args[0]) || reduces(n.args[1]));
+    if (sides.empty() || (is_apart && rejoined_[static_cast<std::size_t>(value)] == ir::kNone)) refuse_joined(value);
     std::vector<std::pair<ir::Value, int>> all;
     for (const Side& side : sides) all.emplace_back(n.args[side.argument], number(side.through));
     return all;
@@ -221,7 +217,11 @@ class Lowering {
     const Built& second = argument(sides[1].first, sides[1].second);
     const Built none = {builder_.constant(0, kLeast), {}};
     const Built behind = where_inside(value, path, sides[1].first, sides[1].second, second, none);
-    return where_inside(value, path, sides[0].first, sides[0].second, first, behind);
+    Built made = where_inside(value, path, sides[0].first, sides[0].second, first, behind);
+    // The row whose statistic it has is the same dimension, which nothing else may say.
+    const ir::Value row = rejoined_[static_cast<std::size_t>(value)];
+    if (row != ir::kNone && path == kWhole) made.value = builder_.expand_as(made.value, argument(row, kWhole).value);
+    return made;
   }
 
   // ---- where elements do not exist
@@ -576,6 +576,7 @@ class Lowering {
   const ir::Program& program_;
   std::span<const TensorView> inputs_;
   std::vector<Dims> shapes_;
+  std::vector<ir::Value> rejoined_;
   std::vector<bool> reduces_;  // by value: it is computed from a reduction's
   std::vector<Steps> paths_;   // by number
   std::map<std::vector<std::int64_t>, int> numbers_;

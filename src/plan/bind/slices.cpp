@@ -58,10 +58,33 @@ Cuts seen_through(const Cuts& cuts, const Taken& view) {
   return seen;
 }
 
+// By dimension of a value: of which value's rows along it there is a statistic; kNone where there is none.
+using Rows = std::vector<ir::Value>;
+
+Rows rows_of_reduced(const Node& n, const Rows& of_argument, const Dims& argument) {
+  const std::uint32_t mask = reduced_dimensions(n, argument.size());
+  Rows rows;
+  for (int d = 0; d < argument.size(); ++d) {
+    const bool is_reduced = (mask >> d & 1U) != 0;
+    if (!is_reduced || n.shaping.keepdim)
+      rows.push_back(is_reduced ? n.args[0] : of_argument[static_cast<std::size_t>(d)]);
+  }
+  return rows;
+}
+
+Rows rows_of_view(const ViewStep& step, const Rows& of_argument, Rows rows) {
+  const auto* const map = std::get_if<DimensionMap>(&step);
+  for (std::size_t d = 0; map != nullptr && d < rows.size(); ++d) {
+    const int from = map->given[d].from;
+    if (from != Given::kRepeated) rows[d] = of_argument[static_cast<std::size_t>(from)];
+  }
+  return rows;
+}
+
 class Sweep {
  public:
   Sweep(const ir::Program& program, const std::vector<Dims>& shapes, const std::vector<bool>& reduces)
-      : program_(program), shapes_(shapes), reduces_(reduces) {}
+      : program_(program), shapes_(shapes), reduces_(reduces), rejoined_(rejoined_rows(program, shapes)) {}
 
   std::vector<Slices> run() {
     for (std::size_t i = 0; i < shapes_.size(); ++i) slices_.push_back(of(i));
@@ -89,6 +112,11 @@ class Sweep {
 
   Slices joined_of(const Node& n, ir::Value value) const {
     const int d = dimension(n.shaping.axes.at[0], shape(n.args[0]).size());
+    if (rejoined_[static_cast<std::size_t>(value)] != ir::kNone) {
+      Slices all = slices(n.args[0]);
+      all[static_cast<std::size_t>(d)] = {{0, 1, shape(value)[d]}};
+      return all;
+    }
     // What is rolled is read as one.
     if (const auto roll = wrapping_roll(program_, shapes_, reduces_, value)) {
       Slices all = slices(roll->argument);
@@ -192,6 +220,7 @@ class Sweep {
   const ir::Program& program_;
   const std::vector<Dims>& shapes_;
   const std::vector<bool>& reduces_;
+  std::vector<ir::Value> rejoined_;
   std::vector<Slices> slices_;
 };
 
@@ -236,6 +265,55 @@ std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& ar
 }
 
 }  // namespace
+
+bool sums_nothing(const Node& node, const std::vector<Dims>& shapes, const Dims& own) {
+  return ir::is_reduction(node.op) && node.arity() == 2 && shapes[static_cast<std::size_t>(node.args[0])] == own;
+}
+
+std::vector<bool> computed_from_reductions(const ir::Program& program, const std::vector<Dims>& shapes) {
+  std::vector<bool> all;
+  for (const Node& n : program.nodes()) {
+    bool reduces = ir::is_reduction(n.op) && !sums_nothing(n, shapes, shapes[all.size()]);
+    for (int k = 0; k < n.computed_arity(); ++k)
+      reduces = reduces || all[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])];
+    all.push_back(reduces);
+  }
+  return all;
+}
+
+std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vector<Dims>& shapes) {
+  std::vector<Rows> all;
+  std::vector<ir::Value> rejoined;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Node& n = program.nodes()[i];
+    const Dims& own = shapes[i];
+    Rows rows(static_cast<std::size_t>(own.size()), ir::kNone);
+    const auto argument = [&](int k) { return static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)]); };
+    rejoined.push_back(ir::kNone);
+    if (n.op == Op::view) {
+      rows = rows_of_view(resolve(program.view(n), shapes[argument(0)], "…"), all[argument(0)], rows);
+    } else if (ir::is_reduction(n.op) && n.arity() == 1) {
+      rows = rows_of_reduced(n, all[argument(0)], shapes[argument(0)]);
+    } else if (n.op == Op::cat) {
+      const int d = dimension(n.shaping.axes.at[0], own.size());
+      const ir::Value row = all[argument(0)][static_cast<std::size_t>(d)];
+      const bool is_rejoined = row != ir::kNone && row == all[argument(1)][static_cast<std::size_t>(d)] &&
+                               shapes[static_cast<std::size_t>(row)] == own && shapes[argument(0)][d] < own[d] &&
+                               shapes[argument(1)][d] < own[d];
+      if (is_rejoined) rejoined.back() = rows[static_cast<std::size_t>(d)] = row;
+    } else if (ir::is_elementwise(n.op) || n.op == Op::cast) {
+      for (int k = 0; k < n.arity(); ++k) {
+        const Rows& others = all[argument(k)];
+        for (std::size_t d = 0; d < others.size(); ++d) {
+          ir::Value& row = rows[d + rows.size() - others.size()];
+          if (row == ir::kNone) row = others[d];
+        }
+      }
+    }
+    all.push_back(std::move(rows));
+  }
+  return rejoined;
+}
 
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
                               const std::vector<bool>& reduces) {

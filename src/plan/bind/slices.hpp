@@ -13,6 +13,16 @@ namespace epifuse::plan {
 /// By dimension of a value: views that together are all of it, each of which reads one side of every 'cat'. One of all where nothing is joined.
 using Slices = std::vector<std::vector<DimensionMap::Taken>>;
 
+/// Whether a node of the shape `own` is a sum to a shape that its argument may have been broadcast from, as gradients have it, and has that shape already.
+bool sums_nothing(const ir::Node& node, const std::vector<Dims>& shapes, const Dims& own);
+
+/// By value: whether it is computed from a reduction's.
+std::vector<bool> computed_from_reductions(const ir::Program& program, const std::vector<Dims>& shapes);
+
+/// By value: of a 'cat' of slices of rows that together have a row's extent, each behind a statistic of its whole row, the value that the statistic is of; of
+/// others kNone. Such a result is no slices, since the row is one: each of its elements is read from the argument that has it.
+std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vector<Dims>& shapes);
+
 /// Of each value of the chain, whose shapes these are. `reduces`: by value, whether it is computed from a reduction's.
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
                               const std::vector<bool>& reduces);
