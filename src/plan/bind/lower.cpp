@@ -517,6 +517,7 @@ class Lowering {
       names.push_back(result_name(result.is, names));
       builder_.result(names.back(), beside_others(result, built));
     }
+    for (const std::string& mask : operands_.masks()) builder_.input(mask);
     Lowered lowered{std::move(builder_).finish().with(program_.math()), {}};
     for (const PathOfResult& result : results_) lowered.results.push_back(result.is);
     for (const std::string& name : lowered.program.inputs()) lowered.operands.push_back(*operands_.find(name));

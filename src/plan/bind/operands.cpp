@@ -102,6 +102,20 @@ const Lowered::Operand* OperandTable::find(const std::string& name) const {
   return it == operands_.end() ? nullptr : &it->second;
 }
 
+std::vector<std::string> OperandTable::masks() {
+  std::vector<Lowered::Operand> masks;
+  for (const auto& [name, operand] : operands_) {
+    if (operand.is_mask) continue;
+    for (const Lowered::Operand::Within& within : operand.within) {
+      const int behind = operand.shape.size() - 1 - within.dimension;
+      masks.push_back(mask_along(behind, operand.shape[within.dimension], within.first, within.count));
+    }
+  }
+  std::vector<std::string> names;
+  for (const Lowered::Operand& mask : masks) names.push_back(name_of(mask));
+  return names;
+}
+
 Dims OperandTable::broadcast() const {
   Dims all;
   for (const auto& [name, operand] : operands_) join(all, operand.shape);

@@ -29,6 +29,8 @@ class OperandTable {
   bool is_taken(const std::string& name) const;
   /// Null where no operand has that name.
   const Lowered::Operand* find(const std::string& name) const;
+  /// The masks of all operands of which some elements do not exist. One is missing where what asked for it turned out to be a number.
+  std::vector<std::string> masks();
   /// The shape to which all broadcast.
   Dims broadcast() const;
 

@@ -94,6 +94,9 @@ Steps joined(ViewStep first, const Dims& shape, const Steps& then) {
     next = 1;
   }
   const auto* const sizes = std::get_if<Dims>(&first);
+  // Of reshapes in a row the last one counts.
+  if (sizes != nullptr && !then.empty() && std::holds_alternative<Dims>(then[0]))
+    return joined(then[0], shape, {then.begin() + 1, then.end()});
   const bool is_nothing = map != nullptr ? *map == DimensionMap::whole(shape) : sizes != nullptr && *sizes == shape;
   if (!is_nothing) steps.push_back(std::move(first));
   steps.insert(steps.end(), then.begin() + static_cast<std::ptrdiff_t>(next), then.end());
