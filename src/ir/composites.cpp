@@ -352,17 +352,13 @@ Value scale_tiles(Builder& b, Value scales) {
 namespace {
 
 bool has_reduction(const Builder& b, Value value) {
-  std::vector<Value> left = {value};
-  std::vector<bool> seen(static_cast<std::size_t>(value) + 1);
-  while (!left.empty()) {
-    const Node& n = b.node(left.back());
-    left.pop_back();
+  std::vector<bool> needed(static_cast<std::size_t>(value) + 1);
+  needed.back() = true;
+  for (std::size_t i = needed.size(); i-- > 0;) {  // arguments stand before what is made of them
+    if (!needed[i]) continue;
+    const Node& n = b.node(static_cast<Value>(i));
     if (is_reduction(n.op)) return true;
-    for (int k = 0; k < n.arity(); ++k) {
-      const Value arg = n.args[static_cast<std::size_t>(k)];
-      if (!seen[static_cast<std::size_t>(arg)]) left.push_back(arg);
-      seen[static_cast<std::size_t>(arg)] = true;
-    }
+    for (int k = 0; k < n.arity(); ++k) needed[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])] = true;
   }
   return false;
 }

@@ -3,56 +3,26 @@
 
 #include <array>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <epifuse/epifuse.hpp>
 
+#include "api/drawn_views.hpp"
 #include "support/index_functions.hpp"
 #include "support/row_view_functions.hpp"
 
 namespace epifuse::test {
 namespace {
 
-std::string launched(Engine& engine, const ViewCase& test) {
-  try {
-    return judge_on(engine, test);
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 TEST(IndexFunctions, RandomCasesAgreeWithTheirDefinitions) {
-  const std::uint64_t seed = test_seed(2031);
-  Random seeds(seed);
-  Engine engine(Device::cpu());
-  std::map<std::string, int> counts;
-  constexpr int kCases = 20'000;
-  for (int i = 0; i < kCases; ++i) {
-    const std::uint64_t own = seeds.bits();
-    const ViewCase test = draw_index_function(own);
-    ++counts[*test.used.begin()];
-    ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
-  }
-  for (const std::string& name : index_functions()) EXPECT_GT(counts[name], kCases / 20) << name;
+  expect_definitions(test_seed(2031), 20'000, draw_index_function, index_functions(), 20'000 / 20);
 }
 
 // What stands behind whole rows, read through views.
 TEST(RowViews, RandomCasesAgreeWithTheirDefinitions) {
-  const std::uint64_t seed = test_seed(2810);
-  Random seeds(seed);
-  Engine engine(Device::cpu());
-  std::map<std::string, int> counts;
-  constexpr int kCases = 2'000;
-  for (int i = 0; i < kCases; ++i) {
-    const std::uint64_t own = seeds.bits();
-    const ViewCase test = draw_row_view_function(own);
-    ++counts[*test.used.begin()];
-    ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
-  }
-  for (const std::string& name : row_view_functions()) EXPECT_GT(counts[name], kCases / 12) << name;
+  expect_definitions(test_seed(2810), 2'000, draw_row_view_function, row_view_functions(), 2'000 / 12);
 }
 
 TEST(IndexFunctions, ExpressionsAndTextAreOneChain) {

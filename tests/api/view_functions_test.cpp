@@ -5,40 +5,21 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <epifuse/epifuse.hpp>
 
+#include "api/drawn_views.hpp"
 #include "support/view_functions.hpp"
 #include "support/wrap_cases.hpp"
 
 namespace epifuse::test {
 namespace {
 
-std::string launched(Engine& engine, const ViewCase& test) {
-  try {
-    return judge_on(engine, test);
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 TEST(ViewFunctions, RandomCasesAgreeWithTheirDefinitions) {
-  const std::uint64_t seed = test_seed(2027);
-  Random seeds(seed);
-  Engine engine(Device::cpu());
-  std::map<std::string, int> counts;
-  constexpr int kCases = 20'000;
-  for (int i = 0; i < kCases; ++i) {
-    const std::uint64_t own = seeds.bits();
-    const ViewCase test = draw_view_function(own);
-    ++counts[*test.used.begin()];
-    ASSERT_EQ(launched(engine, test), "") << test.text << "\n  case " << own << ", EPIFUSE_TEST_SEED=" << seed;
-  }
-  for (const std::string& name : view_functions()) EXPECT_GT(counts[name], kCases / 50) << name;
+  expect_definitions(test_seed(2027), 20'000, draw_view_function, view_functions(), 20'000 / 50);
 }
 
 TEST(ViewFunctions, WhatWrapsAndIsPaddedIsWhatItWas) {

@@ -109,7 +109,7 @@ class Lowering {
   // ---- results: what 'cat' joins is written in slices
 
   void find_results() {
-    const std::vector<Slices> slices = slices_of(program_, shapes_, reduces_);
+    const std::vector<Slices> slices = slices_of(program_, shapes_, reduces_, rejoined_);
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
       std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
@@ -175,7 +175,7 @@ class Lowering {
       const auto at = static_cast<std::size_t>(k);
       int below = kWhole;
       if (ir::is_elementwise(n.op) || n.op == Op::cast) below = path_of_argument(value, at, path);
-      if (ir::is_reduction(n.op)) below = reduced(n, value, at, taken_of(value, path));
+      if (ir::is_reduction(n.op)) below = reduced(n, value, at, path);
       want(n.args[at], below);
     }
   }
@@ -289,12 +289,11 @@ class Lowering {
     return number(joined(taking(map->taken), shape(value), {}));
   }
 
-  // Argument k of a reduction whose value is read through a path that only takes elements.
+  // What argument k of a reduction is read through.
   int reduced(const Node& n, ir::Value value, std::size_t k, int path) {
-    if (path == kWhole) return kWhole;
-    const DimensionMap* const map = only_takes(path);
-    if (map == nullptr) refuse_behind_reduction(value, path);
-    if (k == 1) return path;  // sum_to: of the same shape
+    const int through = taken_of(value, path);
+    if (through == kWhole || k == 1) return through;  // sum_to's second argument has the result's shape
+    const DimensionMap* const map = only_takes(through);
     const Dims& own = shape(n.args[0]);
     const Dims& result = shape(value);
     std::vector<Taken> taken;
@@ -376,7 +375,7 @@ class Lowering {
       const auto at = static_cast<std::size_t>(k);
       int below = kWhole;
       if (ir::is_elementwise(n.op) || n.op == Op::cast) below = path_of_argument(value, at, path);
-      if (ir::is_reduction(n.op)) below = reduced(n, value, at, taken_of(value, path));
+      if (ir::is_reduction(n.op)) below = reduced(n, value, at, path);
       const Built arg = argument(n.args[at], below);
       const bool needs_all = !ir::is_elementwise(n.op) && n.op != Op::cast;
       if (needs_all && arg.shape != shape_through(n.args[at], below)) refuse_repeated(n.args[at], below);
@@ -389,17 +388,7 @@ class Lowering {
     if (ir::is_elementwise(n.op) || n.op == Op::cast) return {made, all};
     if (n.op < Op::cast && n.op != Op::rand_like) return {made, {}};  // numbers, through whatever view
     if (!ir::is_reduction(n.op)) return {made, shape_through(value, path)};
-    return placed({made, shape_through(value, taken_of(value, path))}, value, path);
-  }
-
-  // A reduction's value of which all elements are there that `path` takes: what is left is where its dimensions go.
-  Built placed(Built made, ir::Value value, int path) {
-    if (path == kWhole || only_takes(path) != nullptr) return made;
-    auto rest = std::get<DimensionMap>(steps(path)[0]);
-    for (Taken& taken : rest.taken) taken = {0, 1, taken.count};
-    const auto done = arranged(builder_, made.value, made.shape, rest);
-    if (!done) refuse_behind_reduction(value, path);
-    return {*done, made.shape};
+    return placed({made, shape_through(value, taken_of(value, path))}, steps(path), value, path);
   }
 
   // Of the positions along a dimension those that the path takes.
@@ -489,17 +478,18 @@ class Lowering {
       if (!outside) return arg;
       return where_inside(value, path, n.args[0], below, arg, {builder_.constant(*outside, kLeast), {}});
     }
-    Steps rest = all_steps(value, path);
-    ir::Value made = arg.value;
-    Dims now = arg.shape;
+    return placed(arg, all_steps(value, path), value, path);
+  }
+
+  // What is left to do of `rest` behind a reduction: what its first map takes is taken, and where the dimensions go is not done.
+  Built placed(const Built& taken_already, Steps rest, ir::Value value, int path) {
+    auto [made, now] = taken_already;
     if (!rest.empty() && std::holds_alternative<DimensionMap>(rest[0])) {
-      // What it takes is taken; where the dimensions go is left to do.
-      auto& map = std::get<DimensionMap>(rest[0]);
-      for (Taken& taken : map.taken) taken = {0, 1, taken.count};
+      for (Taken& taken : std::get<DimensionMap>(rest[0]).taken) taken = {0, 1, taken.count};
     }
     for (const ViewStep& step : rest) {
       if (!is_for(step, now)) refuse_repeated(value, path);
-      const ir::Builder::Written as(builder_, n.written);
+      const ir::Builder::Written as(builder_, node(value).written);
       const auto done = arranged(builder_, made, now, step);
       if (!done) refuse_behind_reduction(value, path);
       made = *done;

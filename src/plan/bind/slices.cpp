@@ -83,8 +83,9 @@ Rows rows_of_view(const ViewStep& step, const Rows& of_argument, Rows rows) {
 
 class Sweep {
  public:
-  Sweep(const ir::Program& program, const std::vector<Dims>& shapes, const std::vector<bool>& reduces)
-      : program_(program), shapes_(shapes), reduces_(reduces), rejoined_(rejoined_rows(program, shapes)) {}
+  Sweep(const ir::Program& program, const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
+        const std::vector<ir::Value>& rejoined)
+      : program_(program), shapes_(shapes), reduces_(reduces), rejoined_(rejoined) {}
 
   std::vector<Slices> run() {
     for (std::size_t i = 0; i < shapes_.size(); ++i) slices_.push_back(of(i));
@@ -220,7 +221,7 @@ class Sweep {
   const ir::Program& program_;
   const std::vector<Dims>& shapes_;
   const std::vector<bool>& reduces_;
-  std::vector<ir::Value> rejoined_;
+  const std::vector<ir::Value>& rejoined_;
   std::vector<Slices> slices_;
 };
 
@@ -316,8 +317,8 @@ std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vect
 }
 
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
-                              const std::vector<bool>& reduces) {
-  return Sweep(program, shapes, reduces).run();
+                              const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined) {
+  return Sweep(program, shapes, reduces, rejoined).run();
 }
 
 std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shapes, int axis, const Steps& steps) {

@@ -23,9 +23,9 @@ std::vector<bool> computed_from_reductions(const ir::Program& program, const std
 /// others kNone. Such a result is no slices, since the row is one: each of its elements is read from the argument that has it.
 std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vector<Dims>& shapes);
 
-/// Of each value of the chain, whose shapes these are. `reduces`: by value, whether it is computed from a reduction's.
+/// Of each value of the chain, whose shapes these are, with what computed_from_reductions() and rejoined_rows() give.
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
-                              const std::vector<bool>& reduces);
+                              const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined);
 
 /// What an 'unflatten' or 'flatten' reads of its argument for these elements of its own, dimension by dimension; nothing where these are no
 /// elements at equal steps there.
