@@ -2,10 +2,10 @@
 // gives where its row begins, or null where an index is out of range. Nothing outside the tensor is touched.
 
 //@section gathered
-// Where the row that an index names begins. `gather`: elements from one row to the next, how many rows there are, and what is added to an index that
+// Where the row that an index names begins, to be read or, of a result, to be written. `gather`: elements from one row to the next, how many rows there are, and what is added to an index that
 // is negative.
 template <class T, class I>
-__device__ __forceinline__ const T* row_at(const T* base, I index, const Index (&gather)[3]) {
+__device__ __forceinline__ T* row_at(T* base, I index, const Index (&gather)[3]) {
   const auto at = index + (index < 0 ? gather[2] : 0);
   if (base == nullptr || at < 0 || at >= gather[1]) return nullptr;
   return base + static_cast<Index>(at) * gather[0];

@@ -2,6 +2,7 @@
 // device copies of the same number of bytes. Short launches are replayed from a CUDA graph, where the host costs nothing.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "bench.hpp"
 #include "cuda_timing.hpp"
@@ -55,9 +56,11 @@ class Buffers {
     std::byte* set = memory_ + turn % sets_ * set_bytes_;
     std::vector<TensorView> inputs;
     std::vector<OutputView> outputs;
-    std::size_t k = 0;
-    for (const HostTensor& tensor : data_.inputs) inputs.push_back(tensor.view_at(set + positions_[k++]));
-    for (const HostTensor& tensor : data_.outputs) outputs.push_back(tensor.view_at(set + positions_[k++]));
+    for (const HostTensor& tensor : data_.inputs) inputs.push_back(tensor.view_at(set + positions_[inputs.size()]));
+    for (std::size_t i = 0; i < data_.outputs.size(); ++i) {
+      const auto [tensor, at] = result(task, i);
+      outputs.push_back(tensor->view_at(set + positions_[at]));
+    }
     engine.launch(task.tail, session_.stream(), outputs, inputs, task.scalars);
   }
   void copy(std::uint64_t bytes, std::uint64_t turn) const {
@@ -65,15 +68,21 @@ class Buffers {
     session_.copy_async(pair + half_, pair, bytes);
   }
   /// The results of the first set.
-  void download() const {
+  void download(const Task& task) const {
     session_.synchronize();
-    std::size_t k = data_.inputs.size();
-    for (const HostTensor& tensor : data_.outputs) {
-      session_.download(tensor.memory(), memory_ + positions_[k++], tensor.storage().bytes);
+    for (std::size_t i = 0; i < data_.outputs.size(); ++i) {
+      const auto [tensor, at] = result(task, i);
+      session_.download(tensor->memory(), memory_ + positions_[at], tensor->storage().bytes);
     }
   }
 
  private:
+  // A result, and which tensor of the set it is: it may be an operand's memory.
+  std::pair<const HostTensor*, std::size_t> result(const Task& task, std::size_t i) const {
+    if (const int* const under = task.input_under(i))
+      return {&data_.inputs[static_cast<std::size_t>(*under)], static_cast<std::size_t>(*under)};
+    return {&data_.outputs[i], data_.inputs.size() + i};
+  }
   void choose_sets(const Traffic& traffic, std::uint64_t l2_bytes) {
     const double wanted = kCacheMultiple * static_cast<double>(l2_bytes) /
                           static_cast<double>(std::max<std::uint64_t>(traffic.total(), 1));
@@ -140,7 +149,7 @@ Measurement measure_on_gpu(Engine& engine, const Task& task, const HostData& dat
   GpuSession session(engine.device().index);
   const Buffers buffers(session, data, traffic, l2_bytes);
   buffers.launch(engine, task, 0);
-  buffers.download();
+  buffers.download(task);
   check();
 
   const std::vector<double> warm_up =

@@ -122,6 +122,20 @@ std::vector<TensorView> shapes_and_types(const Task& task) {
   return views;
 }
 
+std::size_t input_named(const Task& task, const std::string& name) {
+  const auto it = std::ranges::find(task.inputs, name, [](const Input& input) { return input.info.name; });
+  return static_cast<std::size_t>(it - task.inputs.begin());
+}
+
+// The output is the input's memory.
+void put_over(Task& task, std::size_t output, std::size_t input) {
+  const std::string name = task.outputs[output].name;
+  task.outputs[output] = task.inputs[input].info;
+  task.outputs[output].name = name;
+  task.over.resize(task.outputs.size(), -1);
+  task.over[output] = static_cast<int>(input);
+}
+
 void choose_outputs(Task& task, const TaskOptions& options) {
   const std::vector<ResultSpec> specs = parse_results(options.results);
   const std::vector<std::string> names = task.tail.results();
@@ -139,26 +153,28 @@ void choose_outputs(Task& task, const TaskOptions& options) {
     const Dims strides = strides_of(spec.layout, shapes[i], fmt::format("result '{}'", names[i]));
     task.outputs.push_back({names[i], type, shapes[i], strides, spec.layout.offset});
   }
+  const std::vector<std::string> destinations = task.tail.destinations();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!destinations[i].empty()) put_over(task, i, input_named(task, destinations[i]));
+  }
 }
 
 void choose_in_place(Task& task, const TaskOptions& options) {
   if (options.in_place.empty()) return;
-  const auto it = std::ranges::find(task.inputs, options.in_place, [](const Input& input) { return input.info.name; });
-  if (it == task.inputs.end()) {
+  const std::size_t input = input_named(task, options.in_place);
+  if (input == task.inputs.size()) {
     refuse("--inplace {}: no such operand; the chain's tensors are {}", options.in_place, listed(task.tail.inputs()));
   }
-  if (!options.results.empty() && task.outputs[0].dtype != it->info.dtype) {
+  const TensorInfo& info = task.inputs[input].info;
+  if (!options.results.empty() && task.outputs[0].dtype != info.dtype) {
     refuse("--inplace {}: the result is {} (--out), the operand {}; expected the same type", options.in_place,
-           to_string(task.outputs[0].dtype), to_string(it->info.dtype));
+           to_string(task.outputs[0].dtype), to_string(info.dtype));
   }
-  if (task.outputs[0].shape != it->info.shape) {
+  if (task.outputs[0].shape != info.shape) {
     refuse("--inplace {}: the result has shape {}, the operand {}; expected the same shape", options.in_place,
-           to_string(task.outputs[0].shape), to_string(it->info.shape));
+           to_string(task.outputs[0].shape), to_string(info.shape));
   }
-  const std::string name = task.outputs[0].name;
-  task.outputs[0] = it->info;
-  task.outputs[0].name = name;
-  task.in_place = static_cast<int>(it - task.inputs.begin());
+  put_over(task, 0, input);
 }
 
 OutputView planned_view(const TensorInfo& info, std::size_t slot) {
@@ -245,7 +261,7 @@ Input parse_input(const std::string& text) {
 
 Task make_task(const TaskOptions& options) {
   const Specs specs = parse_specs(options);
-  Task task{parse_with(options, specs).with(options.math), {}, {}, {}, -1};
+  Task task{parse_with(options, specs).with(options.math), {}, {}, {}, {}};
   refuse_unknown(specs, task.tail);
   for (const std::string& name : task.tail.inputs()) {
     const OperandSpec& spec = required(specs, name, false);
@@ -270,7 +286,7 @@ Input random_input(const std::string& name, DType type, const Dims& shape) {
 }  // namespace
 
 Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt) {
-  Task task{gradient.backward, {}, {}, {}, -1, gradient};
+  Task task{gradient.backward, {}, {}, {}, {}, gradient};
   std::vector<TensorView> views;
   bool f64 = false;
   for (const Input& input : forward.inputs) {
@@ -316,9 +332,9 @@ std::vector<TensorView> Task::planned_inputs() const {
 std::vector<OutputView> Task::planned_outputs() const {
   std::vector<OutputView> views;
   for (const TensorInfo& output : outputs) {
-    const bool over_input = in_place >= 0 && views.empty();
+    const int* const under = input_under(views.size());
     views.push_back(
-        planned_view(output, over_input ? static_cast<std::size_t>(in_place) : inputs.size() + views.size()));
+        planned_view(output, under != nullptr ? static_cast<std::size_t>(*under) : inputs.size() + views.size()));
   }
   return views;
 }

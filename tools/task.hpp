@@ -42,9 +42,11 @@ struct Task {
   std::vector<Input> inputs;              ///< in the order of tail.inputs()
   std::vector<double> scalars;            ///< in the order of tail.scalars()
   std::vector<TensorInfo> outputs;        ///< in the order of tail.results()
-  int in_place = -1;                      ///< the input that outputs[0] overwrites
+  std::vector<int> over;                  ///< by output the input whose memory it is, or -1
   std::optional<Gradient> gradient = {};  ///< of --gradient: `tail` is its backward chain
 
+  /// The input whose memory output i is, or null.
+  const int* input_under(std::size_t i) const { return i < over.size() && over[i] >= 0 ? &over[i] : nullptr; }
   /// Views of no memory, for planning: as aligned as the real ones will be, and far from each other.
   std::vector<TensorView> planned_inputs() const;
   std::vector<OutputView> planned_outputs() const;

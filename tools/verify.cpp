@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -110,6 +111,11 @@ void compare(Verification& sum, const TensorView& found_view, const TensorView& 
   }
 }
 
+// The operand in whose memory a chain writes some elements of a result, or null.
+const int* written_input(const Task& task, std::size_t output) {
+  return task.tail.destinations()[output].empty() ? nullptr : task.input_under(output);
+}
+
 // A chain with reductions is computed again as a whole: any part of a result may depend on all of an operand. So is one over packed tensors, of
 // which no box can be cut.
 Verification verify_whole(const Task& task, const HostData& data) {
@@ -117,10 +123,17 @@ Verification verify_whole(const Task& task, const HostData& data) {
   std::vector<HostTensor> expected;
   std::vector<OutputView> outputs;
   for (const HostTensor& input : data.inputs) inputs.push_back(input.view());
-  for (const TensorInfo& output : task.outputs) {
-    expected.push_back(
-        HostTensor::uninitialised({output.name, output.dtype, output.shape, row_major(output.shape), 0}));
+  for (std::size_t i = 0; i < task.outputs.size(); ++i) {
+    const TensorInfo& output = task.outputs[i];
+    const int* const under = written_input(task, i);
+    const Dims strides = under == nullptr ? row_major(output.shape) : output.strides;
+    expected.push_back(HostTensor::uninitialised({output.name, output.dtype, output.shape, strides, output.offset}));
     outputs.push_back(expected.back().view());
+    if (under == nullptr) continue;
+    // What is written at indices is written again, into a copy.
+    const HostTensor& written = data.inputs[static_cast<std::size_t>(*under)];
+    std::memcpy(expected.back().memory(), written.memory(), written.storage().bytes);
+    inputs[static_cast<std::size_t>(*under)] = expected.back().view();
   }
   Engine(Device::cpu()).launch(task.tail, nullptr, outputs, inputs, task.scalars);
   Verification sum;

@@ -48,6 +48,10 @@ class Epilogue {
   /// Results in order, by the names that the text gives them, otherwise "out" or "out0", "out1", ….
   std::vector<std::string> results() const;
 
+  /// By result the operand whose memory it is, since 'index_copy' writes into that; empty for results that have memory of their own. A launch takes the
+  /// operand's own view as that output.
+  std::vector<std::string> destinations() const;
+
   /// Whether each element of a result depends on the same element of the operands alone: no reductions, no shape operations.
   bool is_elementwise() const noexcept;
 

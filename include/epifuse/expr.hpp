@@ -414,6 +414,11 @@ Expr embedding(const Expr& input, const Expr& weight);
 /// For each element of `index` the element of input that it names along dimension dim, at the element's own place in the others, of which `index` has no
 /// more elements than input. Negative indices are out of range.
 Expr gather(const Expr& input, int dim, const Expr& index);
+/// The operand `input` with `source` in the place of its elements along dimension dim at the positions that `index` (one dimension, i32 or i64)
+/// holds: a cache with new rows in its slots. It is a result of the chain and nothing computes with it. The output of a launch is the operand's own
+/// memory, of which the kernel writes these elements alone, in its type. Where an index is negative or out of range nothing is written, so that padding
+/// may have -1. Of equal indices any one counts.
+Expr index_copy(const Expr& input, int dim, const Expr& index, const Expr& source);
 /// Classes as i64: 1 where a new last dimension of `num_classes` elements stands at the class that input names, else 0.
 Expr one_hot(const Expr& input, std::int64_t num_classes);
 

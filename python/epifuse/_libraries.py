@@ -139,7 +139,7 @@ class Torch:
 _OF_EXTENTS = set(
     "unflatten flatten __getitem__ narrow select chunk split unbind squeeze expand reshape view permute flip transpose "
     "matmul mm bmm addmm linear cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate "
-    "index_select gather embedding one_hot []".split()
+    "index_select index_copy gather embedding one_hot []".split()
 ) | {f"{name}_pool{n}d" for name in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for n in (1, 2, 3)}
 
 

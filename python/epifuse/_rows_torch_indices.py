@@ -20,6 +20,11 @@ def _index_select(c, input, dim: Const, index):
     return c.emit("index_select", input, dim, _index(index, "index_select"))
 
 
+@everywhere("index_copy")
+def _index_copy(c, input, dim: Const, index, source):
+    return c.emit("index_copy", input, dim, _index(index, "index_copy"), source)
+
+
 @everywhere("gather")
 def _gather(c, input, dim: Const, index, *, sparse_grad: Inert = False):
     return c.emit("gather", input, dim, _index(index, "gather"))

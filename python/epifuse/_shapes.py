@@ -118,7 +118,7 @@ def reduces(values):
 
 def moves(values):
     """Whether a chain reads an operand at other places than it writes: then no result may lie over one."""
-    return any(value["op"] in {"view", "cat", "matmul", *INDEXINGS} for value in values)
+    return any(value["op"] in {"view", "cat", "matmul", "index_copy", *INDEXINGS} for value in values)
 
 
 def result_shapes(values, results, elementwise, operands):
@@ -155,6 +155,8 @@ def value_shapes(values, operands):
             shapes.append(_multiplied(*arguments))
         elif op == "cat":
             shapes.append(_joined(value, *arguments))
+        elif op == "index_copy":
+            shapes.append(arguments[0])
         elif op in INDEXINGS:
             shapes.append(_indexed(value, *arguments))
         elif op == "along":

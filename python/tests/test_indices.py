@@ -56,6 +56,62 @@ def test_what_is_out_of_range_is_an_error_on_the_cpu():
         epifuse.compile("embedding(i, x)")(x=x, i=i)
 
 
+# ---- results at indices
+
+
+def store(chain, cache, **operands):
+    """The cache after the chain has written into it."""
+    cache = cache.clone()
+    assert epifuse.compile(chain)(cache=cache, out=cache, **operands) is cache
+    return cache
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_index_copy_is_pytorchs(dim, dtype):
+    cache = torch.randn(7, 6, 8, dtype=dtype)
+    slots = torch.randperm(cache.shape[dim])[:4]
+    x = torch.randn([4 if d == dim % 3 else extent for d, extent in enumerate(cache.shape)])
+    found = store(f"index_copy(cache, {dim}, i, x * 2)", cache, i=slots, x=x)
+    torch.testing.assert_close(found, torch.index_copy(cache, dim, slots, (x * 2).to(dtype)), rtol=0, atol=0)
+
+
+def test_slots_that_are_out_of_range_are_not_written():
+    cache, x = torch.zeros(3, 2), torch.ones(4, 2)
+    found = store("index_copy(cache, 0, i, x)", cache, i=torch.tensor([-1, 1, 3, 1 << 40]), x=x)
+    assert found.tolist() == [[0, 0], [1, 1], [0, 0]]
+
+
+def test_keys_go_into_a_paged_cache_with_their_scales():
+    tokens, heads, head, slots = 5, 3, 8, torch.tensor([6, 0, -1, 9, 2])
+    keys = torch.zeros(10, heads, head, dtype=torch.float8_e4m3fn)
+    scales = torch.zeros(10, heads, 1)
+    x = torch.randn(tokens, heads, head)
+    chain = "input x, keys, scales, i; q, s = quantize(x, f8e4m3); return {}"
+    q, s = epifuse.compile(chain.replace("keys, scales, i", "").replace("x, ;", "x;").format("q, s"))(x)
+    epifuse.compile(chain.format("index_copy(keys, 0, i, q), index_copy(scales, 0, i, s)"))(
+        x, keys, scales, slots, out=(keys, scales)
+    )
+    written = slots >= 0
+    assert torch.equal(keys[slots[written]].view(torch.uint8), q[written].view(torch.uint8))
+    assert torch.equal(scales[slots[written]], s[written])
+    untouched = [row for row in range(10) if row not in slots.tolist()]
+    assert not keys[untouched].view(torch.uint8).any() and not scales[untouched].any()
+
+
+def test_a_result_at_indices_needs_the_tensor_that_it_writes_into():
+    cache, i, x = torch.zeros(3, 2), torch.tensor([0]), torch.ones(1, 2)
+    with pytest.raises(ValueError, match="must be the memory of operand 'cache'"):
+        epifuse.compile("index_copy(cache, 0, i, x)")(cache=cache, i=i, x=x)
+
+    @epifuse.fuse
+    def put(cache, i, x):
+        return torch.index_copy(cache, 0, i, x * 3)
+
+    put(cache, i, x, out=cache)
+    assert cache.tolist() == [[3, 3], [0, 0], [0, 0]]
+
+
 # ---- fused functions
 
 

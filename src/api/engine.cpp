@@ -199,7 +199,7 @@ class WithoutViews : public DeviceEngine {
     if (!request.program.has_views()) return engine_->launch(request);
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
-    const auto outputs = lowered->outputs(request.outputs);
+    const auto outputs = lowered->outputs(request.outputs, request.inputs);
     engine_->launch(
         {lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request, request.own});
   }
@@ -207,13 +207,13 @@ class WithoutViews : public DeviceEngine {
                               std::span<const TensorView> inputs) override {
     if (!program.has_views()) return engine_->workspace_bytes(program, outputs, inputs);
     const auto lowered = lower({program, nullptr, outputs, inputs, {}, nullptr});
-    return engine_->workspace_bytes(lowered->program, lowered->outputs(outputs), lowered->views(inputs));
+    return engine_->workspace_bytes(lowered->program, lowered->outputs(outputs, inputs), lowered->views(inputs));
   }
   void prepare(const LaunchRequest& request) override {
     if (!request.program.has_views()) return engine_->prepare(request);
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
-    const auto outputs = lowered->outputs(request.outputs);
+    const auto outputs = lowered->outputs(request.outputs, request.inputs);
     engine_->prepare({lowered->program, nullptr, outputs, inputs, {}, nullptr, &request});
   }
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return engine_->allocate(bytes); }

@@ -59,6 +59,17 @@ std::vector<std::string> Epilogue::results() const {
   return names;
 }
 
+std::vector<std::string> Epilogue::destinations() const {
+  std::vector<std::string> names;
+  for (const ir::Result& result : program_->results()) {
+    const ir::Node& node = program_->node(result.value);
+    const bool is_copy = node.op == ir::Op::index_copy && program_->node(node.args[0]).op == ir::Op::input;
+    names.push_back(is_copy ? program_->operand_name(static_cast<std::size_t>(program_->node(node.args[0]).ordinal))
+                            : std::string());
+  }
+  return names;
+}
+
 bool Epilogue::is_elementwise() const noexcept { return !program_->has_shaping(); }
 
 std::vector<Dims> Epilogue::result_shapes(std::span<const TensorView> inputs) const {

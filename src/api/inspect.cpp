@@ -100,7 +100,7 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
       return;
     }
     const plan::Lowered lowered = plan::lower(program, operands, plan::Views::abstract);
-    const plan::Plan plan = inspect(lowered.program, lowered.outputs(outputs), lowered.views(operands));
+    const plan::Plan plan = inspect(lowered.program, lowered.outputs(outputs, operands), lowered.views(operands));
     plan::count_rows_once(plan_, lowered, plan);
     tell_views(lowered, plan_);
   };

@@ -132,6 +132,23 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
   return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);
 }
 
+std::string written_at(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset,
+                       std::string_view exists, std::string_view indent,
+                       const std::function<std::string(const std::string& base)>& write) {
+  const std::string name = output_name(program, i);
+  const ir::Scatter* const scatter = program.scatter_of(i);
+  if (scatter == nullptr) return std::string(indent) + write("p." + name);
+  const auto index = static_cast<std::size_t>(scatter->index);
+  const std::string row = fmt::format("row_at(p.{0}, p.{1}[{2}], p.gathers_{0}[0])", name, input_name(program, index),
+                                      existing_offset(program, index, offset));
+  const std::string base = "row_" + name;
+  return fmt::format("{0}{1}* const {2} = {3};\n{0}if ({2} != nullptr) {4}", indent,
+                     storage_type(kernel.outputs[i].dtype), base,
+                     exists.empty() ? row : fmt::format("{} ? {} : nullptr", exists, row), write(base));
+}
+
+bool scatters(const ir::Program& program) { return std::ranges::any_of(program.scatters(), &ir::Scatter::exists); }
+
 std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at) {
   std::string all;
   const auto add = [&](int mask, std::string_view pattern) {
@@ -274,7 +291,11 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
                 program.bounds().empty() || i >= program.bounds().size() ? ir::Bounds() : program.bounds()[i]);
   }
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
-    add_operand(fields, kernel.outputs[i], output_name(program, i), i, true, kernel.coordinates);
+    const std::string name = output_name(program, i);
+    add_operand(fields, kernel.outputs[i], name, i, true, kernel.coordinates);
+    if (program.scatter_of(i) != nullptr)
+      fields.push_back({FieldKind::gathers, "Index", fmt::format("gathers_{}[1][3]", name),
+                        "stride and extent of the dimension that is indexed", i, true});
   }
   for (std::size_t i = 0; i < program.scalars().size(); ++i) {
     fields.push_back({FieldKind::scalar, "Real", scalar_name(program, i), "run-time scalar", i, false});
@@ -427,7 +448,7 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
         count = program.bounds()[field.operand].wraps.size();
         break;
       case FieldKind::gathers:
-        count = 3 * program.bounds()[field.operand].gathers.size();
+        count = 3 * (field.of_output ? 1 : program.bounds()[field.operand].gathers.size());
         break;
       case FieldKind::index:
       case FieldKind::origin:
@@ -492,11 +513,13 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
       case FieldKind::wraps:
         for (const plan::RolledDimension& wrap : plan.space.inputs[place.operand].wraps) put_index(at, wrap.offset);
         break;
-      case FieldKind::gathers:
-        for (const plan::GatheredDimension& gather : plan.space.inputs[place.operand].gathers) {
+      case FieldKind::gathers: {
+        const auto& strided_operands = place.of_output ? plan.space.outputs : plan.space.inputs;
+        for (const plan::GatheredDimension& gather : strided_operands[place.operand].gathers) {
           for (const std::int64_t number : {gather.stride, gather.extent, gather.wrapped}) put_index(at, number);
         }
         break;
+      }
       case FieldKind::index:
         put_index(at, place.number(plan));
         break;

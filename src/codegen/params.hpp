@@ -60,6 +60,13 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
                        const OffsetText& offset);
 /// Of an input that is read at indices: where the row begins in which the element lies.
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
+/// The lines that write output i, which do nothing where an index says where and is out of range. `write` gives the statement, of the text of where
+/// the output's elements begin. `exists`: a condition under which there is an index to read, empty for always.
+std::string written_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
+                       const OffsetText& offset, std::string_view exists, std::string_view indent,
+                       const std::function<std::string(const std::string& base)>& write);
+/// Whether an index says where some output is written.
+bool scatters(const ir::Program& program);
 /// Of an input that is bounded: how much exists of the vector that begins at the coordinates `at`.
 std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// Whether scalars or counts are among the kernel's parameters.

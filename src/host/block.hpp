@@ -63,6 +63,7 @@ struct Path::Gather {
   std::int64_t stride = 0;
   std::int64_t wrapped = 0;          ///< what is added to a negative index
   ir::Bounds::Repeat computed = {};  ///< the index, of the position that `index` has
+  std::int64_t extent = 0;           ///< of a result: indices from 0 up to here say where elements are written
 };
 
 struct Path::Wrap {
@@ -84,6 +85,16 @@ Path operand_path(const ir::Program& program, const plan::Space& space, std::siz
     path.wraps.push_back({path_of(space.inputs[wrap.behind]), wrap.offset});
   for (const plan::GatheredDimension& gather : strided.gathers)
     path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.computed});
+  return path;
+}
+
+/// How a result lies in a pass, with what says where it is written.
+template <class PathOf>
+Path output_path(const plan::Space& space, std::size_t output, const PathOf& path_of) {
+  const plan::StridedOperand& strided = space.outputs[output];
+  Path path = path_of(strided);
+  for (const plan::GatheredDimension& gather : strided.gathers)
+    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, 0, {}, gather.extent});
   return path;
 }
 
@@ -343,7 +354,37 @@ class BlockWorker {
     });
   }
 
+  // Element by element, each where its index says; nothing where that is out of range.
+  void store_at_indices(const Path& path, std::int64_t first, int n, const Real* values) const {
+    std::array<std::int64_t, kBlock> moved;
+    std::array<bool, kBlock> exists;
+    std::fill_n(moved.begin(), n, std::int64_t{0});
+    std::fill_n(exists.begin(), n, true);
+    for (const Path::Gather& gather : path.gathers) {
+      const auto* base = static_cast<const std::byte*>(gather.index.data);
+      for_each_run(gather.index, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+        for (int i = 0; i < length; ++i) {
+          const std::int64_t at = index_at(base, gather.index.dtype, offset + i * stride);
+          exists[index(done + i)] = exists[index(done + i)] && at >= 0 && at < gather.extent;
+          moved[index(done + i)] += at * gather.stride;
+        }
+        return true;
+      });
+    }
+    auto* base = static_cast<std::byte*>(const_cast<void*>(path.data));
+    const auto function = kernels_.stores[static_cast<std::size_t>(path.dtype)];
+    for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
+      for (int i = 0; i < length; ++i) {
+        const std::int64_t at = offset + i * stride + moved[index(done + i)];
+        if (exists[index(done + i)])
+          function(values + done + i, 1, base + at * static_cast<std::int64_t>(size_of(path.dtype)), 1);
+      }
+      return true;
+    });
+  }
+
   void store(const Path& path, std::int64_t first, int n, const Real* values) {
+    if (!path.gathers.empty()) return store_at_indices(path, first, n, values);
     auto* base = static_cast<std::byte*>(const_cast<void*>(path.data));  // an output: writable when it was given
     const auto function = kernels_.stores[static_cast<std::size_t>(path.dtype)];
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {

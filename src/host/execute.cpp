@@ -26,7 +26,10 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
     chain.steps.push_back({static_cast<ir::Value>(i), node.args, is_input});
   }
   for (const ir::Result& result : program.results()) chain.targets.push_back(result.value);
-  for (const plan::StridedOperand& output : space.outputs) chain.outputs.emplace_back(output, space.extents);
+  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
+    chain.outputs.push_back(
+        output_path(space, i, [&](const plan::StridedOperand& strided) { return Path(strided, space.extents); }));
+  }
   write_all<Real>(chain, scalars, most_threads);
 }
 

@@ -185,8 +185,11 @@ class Run {
   void write(const Pass& pass) {
     const std::vector<int> order = memory_order(pass.span);
     Chain chain = chain_of(order, targets_of(pass));
-    for (const int member : pass.members)
-      chain.outputs.emplace_back(reordered(space_.outputs[static_cast<std::size_t>(member)], order), chain.extents);
+    for (const int member : pass.members) {
+      chain.outputs.push_back(output_path(space_, static_cast<std::size_t>(member), [&](const StridedOperand& strided) {
+        return Path(reordered(strided, order), chain.extents);
+      }));
+    }
     write_all<Real>(chain, scalars_, most_threads_);
   }
 

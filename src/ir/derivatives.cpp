@@ -103,6 +103,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
     case Op::index_select:
     case Op::gather:
       return builder.indexed(node.op, args[0], args[1], node.shaping.axes.at[0]);
+    case Op::index_copy:
+      return builder.index_copy(args[0], node.shaping.axes.at[0], args[1], args[2]);
     case Op::iota:
       return builder.iota(args[0], node.shaping.axes.at[0]);
     case Op::cast:

@@ -123,6 +123,11 @@ Expr embedding(const Expr& input, const Expr& weight) {
                    [](Builder& b, Values args) { return b.indexed(Op::index_select, args[1], args[0], 0); });
 }
 Expr gather(const Expr& input, int dim, const Expr& index) { return indexed("gather", Op::gather, input, index, dim); }
+Expr index_copy(const Expr& input, int dim, const Expr& index, const Expr& source) {
+  return composite("index_copy", {input, index, source}, [=](Builder& b, Values args) {
+    return b.index_copy(args[0], ir::dimension_of("index_copy", dim), args[1], args[2]);
+  });
+}
 Expr one_hot(const Expr& input, std::int64_t num_classes) {
   return composite("one_hot", {input}, [=](Builder& b, Values args) { return ir::one_hot(b, args[0], num_classes); });
 }

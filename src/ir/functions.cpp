@@ -259,6 +259,8 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.indexed(Op::index_select, a[1].value, a[0].value, 0); }},
     Row{"gather(input, dim, index)", "viv", kIndices, "for each element of index the one of input that it names along dimension dim; negative indices are out of range",
         [](Builder& b, Arguments a) { return b.indexed(Op::gather, a[0].value, a[2].value, dimension_of("gather", whole(a[1]))); }},
+    Row{"index_copy(input, dim, index, source)", "vivv", kIndices, "a result alone: source in the memory of the operand input, along dimension dim at the positions in index; where one is out of range nothing is written",
+        [](Builder& b, Arguments a) { return b.index_copy(a[0].value, dimension_of("index_copy", whole(a[1])), a[2].value, a[3].value); }},
     Row{"one_hot(input, num_classes)", "vi", kIndices, "1 where a new last dimension stands at the class that input names, else 0",
         [](Builder& b, Arguments a) { return one_hot(b, a[0].value, whole(a[1])); }},
 

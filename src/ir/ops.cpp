@@ -151,6 +151,8 @@ std::string_view name_of(Op op) {
       return "reshape_as";
     case Op::repeat_as:
       return "repeat_as";
+    case Op::index_copy:
+      return "index_copy";
     default:
       return is_reduction(op) ? reduction_row(op).name : row(op).name;
   }

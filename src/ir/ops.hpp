@@ -41,6 +41,7 @@ enum class Op : std::uint8_t {
   index_select,  ///< the same, but negative indices are out of range
   gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
   repeat_as,  ///< a shape operation: each element several times along a dimension, as far as another value goes; 0 where there is none
+  index_copy,  ///< an operand, of which elements along a dimension, at indices, are those of a value: only results are that, in the operand's memory
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.

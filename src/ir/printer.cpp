@@ -199,6 +199,12 @@ class Printer {
       return fmt::format("cat(({}, {}), {})", first, operand(node.args[1], 0), print_axes(node.shaping.axes));
     }
     if (is_indexing(node.op)) return indexed(node);
+    if (node.op == Op::index_copy) {
+      const std::string destination = operand(node.args[0], 0);
+      const std::string index = operand(node.args[1], 0);
+      return fmt::format("index_copy({}, {}, {}, {})", destination, node.shaping.axes.at[0], index,
+                         operand(node.args[2], 0));
+    }
     if (node.op == Op::cast) return fmt::format("cast({}, {})", operand(node.args[0], 0), to_string(node.dtype));
     if (node.op == Op::gelu_tanh) return fmt::format("gelu({}, approximate=\"tanh\")", operand(node.args[0], 0));
     return call(node);
@@ -255,6 +261,7 @@ std::string detail(const Program& program, const Node& node) {
     case Op::take:
     case Op::index_select:
     case Op::gather:
+    case Op::index_copy:
       return print_axes(node.shaping.axes);
     default:
       return fmt::format("{}", fmt::join(attributes(node), ", "));

@@ -145,7 +145,7 @@ int Node::arity() const noexcept {
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
   if (op == Op::cast || op == Op::count || op == Op::iota) return 1;
   if (op == Op::cat || op == Op::matmul || is_indexing(op)) return 2;
-  if (op == Op::rand_like) return 3;
+  if (op == Op::rand_like || op == Op::index_copy) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
 
@@ -179,6 +179,7 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::take:
     case Op::index_select:
     case Op::gather:
+    case Op::index_copy:
       return kind(n.args[0], input_kinds);
     default:
       return gives_truth(n) ? Kind::truth : Kind::real;
@@ -202,7 +203,7 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat || node.op == Op::matmul || is_indexing(node.op);
+           node.op == Op::cat || node.op == Op::matmul || is_indexing(node.op) || node.op == Op::index_copy;
   });
 }
 
@@ -395,6 +396,12 @@ Value Builder::indexed(Op op, Value value, Value index, int dim) {
   return intern(shaping(op, value, index, axis_of(ir::name_of(op), dim)));
 }
 
+Value Builder::index_copy(Value destination, int dim, Value index, Value source) {
+  Node node = shaping(Op::index_copy, destination, index, axis_of("index_copy", dim));
+  node.args[2] = source;
+  return intern(node);
+}
+
 Value Builder::iota(Value other, int dim) { return intern(shaping(Op::iota, other, kNone, axis_of("iota", dim))); }
 
 Value Builder::rand_like(Value other, Value seed, Value offset) {
@@ -467,7 +474,7 @@ Value Builder::intern(const Node& node) {
 void Program::set_fingerprints() {
   fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, views_, math_);
   code_fingerprint_ = fingerprint_;
-  if (bounds_.empty()) return;
+  if (bounds_.empty() && scatters_.empty()) return;
   Hasher code;
   Hasher all;
   for (Hasher* const hash : {&code, &all}) {
@@ -497,6 +504,12 @@ void Program::set_fingerprints() {
         hash->add(wrap.before);
       }
     }
+    for (const Scatter& scatter : scatters_) {
+      hash->add(scatter.index);
+      if (hash == &code) continue;
+      hash->add(scatter.dimension);
+      for (const std::int64_t number : {scatter.count, scatter.stride, scatter.extent}) hash->add(number);
+    }
   }
   code_fingerprint_ = code.digest();
   fingerprint_ = all.digest();
@@ -504,6 +517,12 @@ void Program::set_fingerprints() {
 
 Program Program::with_bounds(std::vector<Bounds> bounds) && {
   bounds_ = std::move(bounds);
+  set_fingerprints();
+  return std::move(*this);
+}
+
+Program Program::with_scatters(std::vector<Scatter> scatters) && {
+  scatters_ = std::move(scatters);
   set_fingerprints();
   return std::move(*this);
 }
@@ -528,6 +547,9 @@ Program Program::with_inputs(std::span<const std::size_t> order) const {
     for (int& by : bounds.by) by = place[static_cast<std::size_t>(by)];
     for (Bounds::Gather& gather : bounds.gathers) gather.index = place[static_cast<std::size_t>(gather.index)];
     for (Bounds::Wrap& wrap : bounds.wraps) wrap.behind = place[static_cast<std::size_t>(wrap.behind)];
+  }
+  for (Scatter& scatter : other.scatters_) {
+    if (scatter.exists()) scatter.index = place[static_cast<std::size_t>(scatter.index)];
   }
   for (Node& node : other.nodes_) {
     if (node.op == Op::input) node.ordinal = place[static_cast<std::size_t>(node.ordinal)];
@@ -574,8 +596,8 @@ Program Builder::finish() && {
   order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    program_.reads_elsewhere_ =
-        program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as || is_indexing(nodes[i].op);
+    program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as ||
+                                is_indexing(nodes[i].op) || nodes[i].op == Op::index_copy;
     program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());

@@ -128,6 +128,17 @@ struct Bounds {
   std::vector<int> masks() const;
 };
 
+/// A result of a chain without views that lies among the elements of a larger tensor: along one dimension an index says where.
+/// plan/bind/lower.cpp makes these.
+struct Scatter {
+  int index = kNone;        ///< the operand that is the index, or kNone: all of the output is the result
+  int dimension = 0;        ///< of the output
+  std::int64_t count = 0;   ///< elements that the result has there
+  std::int64_t stride = 0;  ///< of the dimension, in elements
+  std::int64_t extent = 0;  ///< of the output: elements whose index is not from 0 up to here are not written
+  bool exists() const noexcept { return index != kNone; }
+};
+
 /// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are equal lists;
 /// every node is used by a result. `inputs` may hold names that no node uses: they still count for broadcasting.
 class Program {
@@ -152,6 +163,13 @@ class Program {
   /// One for each input, or none at all.
   const std::vector<Bounds>& bounds() const noexcept { return bounds_; }
   Program with_bounds(std::vector<Bounds> bounds) &&;
+  /// One for each result, or none at all.
+  const std::vector<Scatter>& scatters() const noexcept { return scatters_; }
+  /// Null where all of an output is the result.
+  const Scatter* scatter_of(std::size_t result) const noexcept {
+    return scatters_.empty() || !scatters_[result].exists() ? nullptr : &scatters_[result];
+  }
+  Program with_scatters(std::vector<Scatter> scatters) &&;
   /// How exact it is computed; part of the fingerprint.
   Math math() const noexcept { return math_; }
   Program with(Math math) const;
@@ -192,6 +210,7 @@ class Program {
   std::vector<View> views_;
   std::vector<std::string> operand_texts_;
   std::vector<Bounds> bounds_;
+  std::vector<Scatter> scatters_;
   bool reads_elsewhere_ = false;  // joins values, or reads them at indices
   bool has_products_ = false;
   Math math_ = Math::standard;
@@ -242,6 +261,8 @@ class Builder {
   Value matmul(Value left, Value right);
   /// Of take, index_select and gather: `value` along dimension `dim` at the positions that `index` holds.
   Value indexed(Op op, Value value, Value index, int dim);
+  /// `destination` with `source` in the place of its elements along dimension `dim` at the positions that `index` holds.
+  Value index_copy(Value destination, int dim, Value index, Value source);
   /// The elements of `value` that `view` names.
   Value view(Value value, const View& view);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.

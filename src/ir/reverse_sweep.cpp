@@ -79,6 +79,12 @@ bool ReverseSweep::passes(Value value, std::size_t argument) const {
                written_name(n));
   }
   if (is_indexing(n.op)) return argument == 0;
+  if (n.op == Op::index_copy) {
+    base::fail(
+        ErrorCode::unsupported,
+        "'index_copy' writes into the memory of an operand, and has no gradient: differentiate the chain without "
+        "it");
+  }
   return slope_of(n.op, argument) != Slope::stops;
 }
 

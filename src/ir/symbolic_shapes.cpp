@@ -45,6 +45,7 @@ Atoms SymbolicShapes::computed(Value value) {
       return {};
     case Op::rand_like:
     case Op::iota:
+    case Op::index_copy:
       return arg(0);
     case Op::expand_as:
     case Op::reshape_as:

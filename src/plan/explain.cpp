@@ -258,6 +258,12 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
         describe(program.result_name(i), outputs[i], kernel.outputs[i], plan.space.outputs[i], plan));
     summary.bytes_written += summary.operands.back().bytes;
     if (kernel.reduction()) add_reason(summary.operands.back(), why_reduction_result(program, plan, i));
+    if (const ir::Scatter* scatter = program.scatter_of(i)) {
+      const auto index = static_cast<std::size_t>(scatter->index);
+      add_reason(summary.operands.back(),
+                 fmt::format("; where '{}' says, as the elements of a larger tensor", program.operand_text(index)));
+      summary.operands[index].why = fmt::format("says where '{}' is written", program.result_name(i));
+    }
   }
   explain_arithmetic(summary, program, kernel);
   summary.kernel_class = to_text(kernel);

@@ -53,6 +53,15 @@ Access classify(const StridedOperand& strided, const Space& space, const Strides
   return inner == 0 ? Access::row : inner == 1 ? Access::contiguous : Access::strided;
 }
 
+Access classify_result(const StridedOperand& strided, const Space& space, const Strides& dense, bool linear_allowed) {
+  if (strided.gathers.empty()) return classify(strided, space, dense, linear_allowed);
+  return has_runs(strided, space) ? Access::contiguous : Access::strided;
+}
+
+bool writes_at_indices(const Space& space) {
+  return std::ranges::any_of(space.outputs, [](const StridedOperand& output) { return !output.gathers.empty(); });
+}
+
 bool is_full(const StridedOperand& strided, const Space& space) {
   return every_dimension(space, [&](std::size_t d) { return varies_along(strided, space, d); });
 }
@@ -165,9 +174,10 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     if (structure.has_reductions()) {
       plan_reduction(plan, program, std::move(structure), machine);
       check_packed_operands(plan.kernel_class, program);
-      check_written(plan, program, outputs);
+      const auto written = as_written(program, outputs);
+      check_written(plan, program, written);
       const auto is_empty = [](const OutputView& out) { return std::ranges::find(out.shape, 0) != out.shape.end(); };
-      if (std::ranges::all_of(outputs, is_empty)) plan.blocks = 0;
+      if (std::ranges::all_of(written, is_empty)) plan.blocks = 0;
       return plan;
     }
   }

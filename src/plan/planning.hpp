@@ -12,6 +12,10 @@ using Strides = std::array<std::int64_t, kMaxRank>;
 /// Strides of a dense tensor in the order of the space.
 Strides dense_strides(const Space& space);
 Access classify(const StridedOperand& strided, const Space& space, const Strides& dense, bool linear_allowed);
+/// The same of a result, of which an index says where the vectors of a row of the innermost dimension are written.
+Access classify_result(const StridedOperand& strided, const Space& space, const Strides& dense, bool linear_allowed);
+/// Whether an index says where some result is written.
+bool writes_at_indices(const Space& space);
 /// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
 bool is_full(const StridedOperand& strided, const Space& space);
 bool needs_wide_index(const Space& space);

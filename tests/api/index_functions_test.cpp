@@ -35,6 +35,7 @@ TEST(IndexFunctions, ExpressionsAndTextAreOneChain) {
       {index_select(x, 1, i), "index_select(x, dim=1, index=i)"},
       {embedding(i, x), "embedding(i, x)"},
       {gather(x, 1, i), "gather(x, 1, i)"},
+      {index_copy(x, -1, i, input("y")), "index_copy(x, dim=-1, index=i, source=y)"},
       {one_hot(i, 5), "one_hot(i, 5)"},
       {rope(x, input("c"), input("s"), i), "rope(x, c, s, i)"},
       {rope(x, input("c"), input("s"), i, true), "rope(x, c, s, positions=i, interleaved=true)"},

@@ -12,6 +12,7 @@
 #include <epifuse/inspect.hpp>
 
 #include "emitted/workshop.hpp"
+#include "support/copy_cases.hpp"
 #include "support/index_functions.hpp"
 #include "support/row_view_functions.hpp"
 #include "support/view_functions.hpp"
@@ -92,6 +93,26 @@ TEST(EmittedViews, WhatWrapsAndIsPaddedIsWhatItWas) {
     EXPECT_EQ(problems[i].value_or(cases[i]->judge()), "")
         << cases[i]->text() << " of " << to_string(inputs[i][0].shape) << "\n  EPIFUSE_TEST_SEED=" << seed;
   }
+}
+
+// Byte by byte: what is written at indices, and nothing beside it.
+TEST(EmittedViews, WhatIsWrittenAtIndicesIsWhereTheySay) {
+  const std::uint64_t seed = test_seed(2804);
+  const std::size_t count = kCases / 3;
+  Random seeds(seed);
+  std::vector<std::unique_ptr<CopyCase>> cases;
+  std::vector<Emitted> launches;
+  std::vector<std::vector<OutputView>> outputs(count);
+  std::vector<std::vector<TensorView>> inputs(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    cases.push_back(std::make_unique<CopyCase>(seeds.bits()));
+    outputs[i] = cases[i]->outputs();
+    inputs[i] = cases[i]->inputs();
+    launches.push_back({cases[i]->tail(), outputs[i], inputs[i]});
+  }
+  const auto problems = run_emitted(launches);
+  for (std::size_t i = 0; i < count; ++i)
+    EXPECT_EQ(problems[i].value_or(cases[i]->judge()), "") << cases[i]->text() << "\n  EPIFUSE_TEST_SEED=" << seed;
 }
 
 // What an index out of range reads is nothing: the table's memory is surrounded by what no test reads. NaN of floats, 0 of others.

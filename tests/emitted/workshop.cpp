@@ -317,7 +317,7 @@ Planned planned_launch(const Emitted& launch, const plan::Machine& machine) {
   const bool has_views = program.has_views();
   const plan::Lowered lowered = has_views ? plan::lower(program, launch.inputs) : plan::Lowered{program, {}};
   const auto views = lowered.views(launch.inputs);
-  const auto slices = lowered.outputs(launch.outputs);
+  const auto slices = lowered.outputs(launch.outputs, launch.inputs);
   const std::span<const OutputView> outputs = has_views ? std::span<const OutputView>(slices) : launch.outputs;
   const std::span<const TensorView> inputs = has_views ? std::span<const TensorView>(views) : launch.inputs;
   plan::Plan plan = plan::make_plan(lowered.program, outputs, inputs, plan::Views::real, machine);

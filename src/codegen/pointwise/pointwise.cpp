@@ -163,6 +163,7 @@ class PointwiseEmitter {
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
+    if (scatters(program_)) prelude_.require("gathered");
   }
 
   const char* load_each() const { return by_row() && transpose_map() == nullptr ? "load_each_by_row" : "load_each"; }
@@ -230,7 +231,9 @@ class PointwiseEmitter {
       const std::string name = output_name(program_, i);
       held.members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
                                   storage_type(kernel_.outputs[i].dtype), name);
-      held.loads += access("store", kernel_.outputs[i], name, indent);
+      held.loads +=
+          written_at(program_, kernel_, i, offset_at("position.at"), "", indent,
+                     [&](const std::string& base) { return access("store", kernel_.outputs[i], name, "", base); });
     }
     return held;
   }
@@ -356,8 +359,8 @@ class PointwiseEmitter {
   }
 
   // The statement that loads or stores an operand's vector.
-  std::string access(std::string_view way, const OperandPlan& operand, const std::string& name,
-                     std::string_view indent) const {
+  std::string access(std::string_view way, const OperandPlan& operand, const std::string& name, std::string_view indent,
+                     const std::string& base = "") const {
     const bool hoisted = operand.access == Access::hoisted;
     const std::string full = has_broken() ? "kFullVector" : "true";
     if (plan::is_random(operand.access)) return std::string(indent) + draw(operand, name);
@@ -391,8 +394,8 @@ class PointwiseEmitter {
     if (!hoisted) parameters += full;
     if (way == "load" && operand.access == Access::contiguous)
       parameters += by_row() || operand.aligned ? ", true" : ", false";
-    std::string out =
-        fmt::format("{}{}_{}<{}>({}, p.{}", indent, way, plan::to_string(operand.access), parameters, name, name);
+    std::string out = fmt::format("{}{}_{}<{}>({}, {}", indent, way, plan::to_string(operand.access), parameters, name,
+                                  base.empty() ? "p." + name : base);
     if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
     out += ", position";
     if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";

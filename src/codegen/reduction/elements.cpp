@@ -256,9 +256,12 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
     inside += lanes.agree(loops[k], indent, position);
   }
   for (const std::size_t i : needs.outputs) {
-    if (!is_transposed(i))
-      after +=
-          indent + access("write", kernel_.outputs[i], output_name(program_, i), output_name(program_, i), position);
+    if (is_transposed(i)) continue;
+    const std::string name = output_name(program_, i);
+    after += written_at(program_, kernel_, i, offset_at(fmt::format("{}.at", position)),
+                        fmt::format("{0}.begin < {0}.end", position), indent, [&](const std::string& base) {
+                          return access("write", kernel_.outputs[i], name, name, position, base);
+                        });
   }
   if (pass == reduction_.structure.output_pass) after += lanes.write_results(indent, position);
   return before + inside + vectors_saved(pass, needs, indent, held) + after;

@@ -93,14 +93,13 @@ std::vector<std::size_t> LaneSegmentsWriter::outputs() const {
 std::string LaneSegmentsWriter::write_results(const std::string& indent, std::string_view position) const {
   std::string writes;
   for (const std::size_t i : outputs()) {
-    const std::string name = output_name(program_, i);
-    const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
-                                   ? "0"
-                                   : fmt::format("offset_of({}.at, p.strides_{})", position, name);
     const std::string at = fmt::format("{}.at", position);
-    writes += fmt::format("{}  {}p.{}[{}] = from_real<{}>({});\n", indent,
-                          first_of_missing(kernel_, reduction_.missing[i], at), name, offset,
-                          storage_type(kernel_.outputs[i].dtype), chain_.reference(program_.results()[i].value));
+    const OffsetText offset = offset_at(at);
+    writes += written_at(program_, kernel_, i, offset, "", indent + "  ", [&](const std::string& base) {
+      return fmt::format("{}{}[{}] = from_real<{}>({});\n", first_of_missing(kernel_, reduction_.missing[i], at), base,
+                         kernel_.outputs[i].access == plan::Access::uniform ? "0" : offset(output_name(program_, i)),
+                         storage_type(kernel_.outputs[i].dtype), chain_.reference(program_.results()[i].value));
+    });
   }
   return writes.empty() ? "" : fmt::format("{0}if (writes_segment({1})) {{\n{2}{0}}}\n", indent, position, writes);
 }

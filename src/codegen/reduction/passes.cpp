@@ -85,7 +85,7 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
 }
 
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
-                                    const std::string& name, std::string_view position) {
+                                    const std::string& name, std::string_view position, const std::string& base) {
   const bool is_gathered = operand.access == Access::gathered;
   if (is_gathered && operand.width > 1) {
     prelude_.require("read_gathered");
@@ -130,7 +130,7 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
                             : constant  ? "<CacheHint::read_only>"
                                         : "";
   std::string out = fmt::format("{}_{}{}({}", way, plan::to_string(operand.access), width, packet);
-  if (operand.access != Access::position) out += fmt::format(", p.{}", name);
+  if (operand.access != Access::position) out += ", " + (base.empty() ? "p." + name : base);
   if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
   out += fmt::format(", {}", position);
   if (operand.is_gathered()) out += ", p.space";

@@ -64,9 +64,10 @@ class ReductionPasses {
   /// Of those that are not held in one pass, and of those that are held.
   bool gathers_in(int pass) const;
   bool load_gathers() const;
-  /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again).
+  /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again). `base` is where the operand's
+  /// elements begin, if not at its parameter.
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
-                     const std::string& name, std::string_view position);
+                     const std::string& name, std::string_view position, const std::string& base = "");
 
   /// The struct Held: what a thread holds of one step.
   std::string held_in_registers();

@@ -268,6 +268,7 @@ class ReductionEmitter {
         require_places(operand.access);
       }
     }
+    if (scatters(program_)) prelude_.require("gathered");
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
     prelude_.require("row_position");
     stages_.require_accumulators(prelude_);
@@ -493,12 +494,15 @@ class ReductionEmitter {
           uses_uniforms ||
           (ir::is_operand(node.op) && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::uniform);
       const std::string name = output_name(program_, i);
-      const std::string target = kernel_.outputs[i].access == Access::uniform
-                                     ? fmt::format("p.{}[0]", name)
-                                     : fmt::format("p.{0}[row_offset(place, p.strides_{0}, k)]", name);
-      body +=
-          fmt::format("    {}{} = from_real<{}>({});\n", first_of_missing(kernel_, reduction_.missing[i], "place.at"),
-                      target, storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+      const OffsetText offset = [](std::string_view of) {
+        return fmt::format("row_offset(place, p.strides_{}, k)", of);
+      };
+      body += written_at(program_, kernel_, i, offset, "", "    ", [&](const std::string& base) {
+        return fmt::format("{}{}[{}] = from_real<{}>({});\n",
+                           first_of_missing(kernel_, reduction_.missing[i], "place.at"), base,
+                           kernel_.outputs[i].access == Access::uniform ? "0" : offset(name),
+                           storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
+      });
     }
     return "// Results of one element per row: one thread of the group writes them.\n"
            "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "

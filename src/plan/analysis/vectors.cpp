@@ -34,6 +34,16 @@ bool has_one_index_per_row(const StridedOperand& strided, const Space& space) {
                              [&](const auto& gather) { return space.inputs[gather.index].strides[inner] == 0; });
 }
 
+bool has_one_place_per_row(const Space& space) {
+  const int inner = space.rank() - 1;
+  if (inner < 0) return true;
+  return std::ranges::all_of(space.outputs, [&](const StridedOperand& output) {
+    return std::ranges::all_of(output.gathers, [&](const auto& gather) {
+      return space.inputs[gather.index].strides[static_cast<std::size_t>(inner)] == 0;
+    });
+  });
+}
+
 bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements) {
   return is_aligned(strided, space, run, most_per_access(strided.dtype, elements));
 }

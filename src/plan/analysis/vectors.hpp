@@ -39,6 +39,8 @@ bool has_runs(const StridedOperand& strided, const Space& space);
 bool has_aligned_existing(const StridedOperand& strided, const Space& space);
 /// Of an operand that is read at indices: whether neighbours along the innermost dimension lie side by side, at the same indices.
 bool has_one_index_per_row(const StridedOperand& strided, const Space& space);
+/// Whether each result that is written at indices has the same one for all of a row of the innermost dimension.
+bool has_one_place_per_row(const Space& space);
 /// The same of the accesses that a vector of so many elements is made of.
 bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements);
 /// Whether lines along `run` consist of aligned accesses of `width` elements.

@@ -53,6 +53,28 @@ void set_bounds(Space& space, const ir::Program& program, std::span<const Tensor
   }
 }
 
+void set_scatters(Space& space, const ir::Program& program, std::span<const OutputView> outputs) {
+  for (std::size_t i = 0; i < program.scatters().size(); ++i) {
+    const ir::Scatter* const scatter = program.scatter_of(i);
+    if (scatter == nullptr) continue;
+    StridedOperand& strided = space.outputs[i];
+    strided.gathers.push_back({static_cast<std::size_t>(scatter->index), scatter->stride, scatter->extent});
+    strided.reach = reach_of(outputs[i]);
+  }
+}
+
+base::InlineVector<OutputView, 4> as_written(const ir::Program& program, std::span<const OutputView> outputs) {
+  base::InlineVector<OutputView, 4> written;
+  for (const OutputView& output : outputs) written.push_back(output);
+  for (std::size_t i = 0; i < program.scatters().size() && i < written.size(); ++i) {
+    const ir::Scatter* const scatter = program.scatter_of(i);
+    if (scatter == nullptr) continue;
+    written[i].shape[scatter->dimension] = scatter->count;
+    written[i].strides[scatter->dimension] = 0;
+  }
+  return written;
+}
+
 base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs) {
   base::InlineVector<TensorView, 8> all;
   for (const TensorView& input : inputs) all.push_back(input);

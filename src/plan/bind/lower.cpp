@@ -110,14 +110,32 @@ class Lowering {
 
   void find_results() {
     const std::vector<Slices> slices = slices_of(program_, shapes_, reduces_, rejoined_);
+    const bool is_pointwise = !generates_or_reduces();
+    bool is_cut = false;
+    std::vector<std::vector<std::vector<Taken>>> taken;
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
-      std::vector<std::vector<Taken>> all = all_of(slices[static_cast<std::size_t>(value)], kMostSlices);
+      auto& all = taken.emplace_back(all_of(slices[static_cast<std::size_t>(written(value))], kMostSlices));
       if (all.empty()) refuse_slices(program_.result_name(i), kMostSlices);
-      if (all.size() > 1 && !generates_or_reduces() && !have_one_size(all)) all = {{}};
-      for (const std::vector<Taken>& taken : all) add_result(i, value, taken, all.size() == 1);
+      const bool is_cut_here =
+          is_placed(value) && takes_along(all, written_dimension(node(value), shape(value)), shape(written(value)));
+      if (is_cut_here || (all.size() > 1 && is_pointwise && !have_one_size(all))) all = {{}};
+      is_cut = is_cut || is_cut_here;
+    }
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      const ir::Value value = program_.results()[i].value;
+      if (is_cut && is_pointwise) taken[i] = {{}};
+      for (const std::vector<Taken>& one : taken[i]) {
+        add_result(i, written(value), one, taken[i].size() == 1);
+        if (is_placed(value))
+          place(program_, inputs_, value, {shape(value), shape(written(value))}, results_.back().is);
+      }
     }
   }
+
+  // What 'index_copy' writes is its source.
+  bool is_placed(ir::Value value) const { return node(value).op == Op::index_copy; }
+  ir::Value written(ir::Value value) const { return is_placed(value) ? node(value).args[2] : value; }
 
   // Slices of several sizes are no one kernel's: then each element is read from the argument that has it.
   bool generates_or_reduces() const {
@@ -157,6 +175,7 @@ class Lowering {
   }
 
   void want_arguments(const Node& n, ir::Value value, int path) {
+    if (n.op == Op::index_copy) refuse_written();
     if (n.op == Op::rand_like && path != kWhole) refuse_random();
     if (n.op == Op::view) {
       check_outside(n, value, path);
@@ -313,7 +332,7 @@ class Lowering {
   // ---- at indices
 
   IndexedShapes shapes_of(const Node& n, ir::Value value) const {
-    return {shape(n.args[0]), shape(n.args[1]), shape(value)};
+    return {shape(n.args[0]), shape(n.args[1]), n.op == Op::index_copy ? shape(n.args[2]) : shape(value)};
   }
 
   int path_of_table(ir::Value value, int path) {
@@ -507,12 +526,19 @@ class Lowering {
       names.push_back(result_name(result.is, names));
       builder_.result(names.back(), beside_others(result, built));
     }
+    for (PathOfResult& result : results_) {
+      if (!result.is.placed) continue;
+      result.is.placed->index = index_operand(program_.results()[result.is.output].value, {}).first;
+      builder_.input(result.is.placed->index);
+    }
     for (const std::string& mask : operands_.masks()) builder_.input(mask);
     Lowered lowered{std::move(builder_).finish().with(program_.math()), {}};
     for (const PathOfResult& result : results_) lowered.results.push_back(result.is);
     for (const std::string& name : lowered.program.inputs()) lowered.operands.push_back(*operands_.find(name));
     if (auto bounds = bounds_of(lowered.operands, lowered.program.inputs()); !bounds.empty())
       lowered.program = std::move(lowered.program).with_bounds(std::move(bounds));
+    if (auto scatters = scatters_of(lowered, inputs_); !scatters.empty())
+      lowered.program = std::move(lowered.program).with_scatters(std::move(scatters));
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const Node& n = program_.nodes()[i];
       if (wanted_[i].size() <= 1 || !(ir::is_elementwise(n.op) || ir::is_reduction(n.op))) continue;

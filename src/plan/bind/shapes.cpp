@@ -100,6 +100,19 @@ class Inference {
       values_.push_back(shape_of(node));
       check_elements(node, values_.back().shape);
     }
+    for (std::size_t i = 0; i < program_.results().size(); ++i) {
+      if (const ir::Scatter* scatter = program_.scatter_of(i)) place(program_.results()[i].value, *scatter);
+    }
+  }
+
+  // What an index says where it is written has the index's dimension.
+  void place(ir::Value result, const ir::Scatter& scatter) {
+    const Shaped& index = asked(scatter.index);
+    const Shaped& written = value(result);
+    for (int d = 0; d < index.shape.size(); ++d) {
+      if (index.axis(d) != kNoAxis && !table_.identify(written.axis(d), index.axis(d)))
+        refuse_split(program_.node(result), index.shape[d]);
+    }
   }
 
   // Operands within the bound may broadcast to what is not.
@@ -125,6 +138,7 @@ class Inference {
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
     if (node.op == Op::matmul) return multiplied(node);
+    if (node.op == Op::index_copy) return copied_into(node);
     if (ir::is_indexing(node.op) || node.op == Op::repeat_as) return indexed(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
@@ -176,6 +190,13 @@ class Inference {
   // Every dimension is one of its own: lower() says where the value is read.
   Shaped indexed(const Node& node) {
     return fresh(indexed_shape(node, value(node.args[0]).shape, value(node.args[1]).shape));
+  }
+
+  // The output is the operand's memory; lower() says what of it is written.
+  Shaped copied_into(const Node& node) {
+    const auto shape = [&](std::size_t k) -> const Dims& { return value(node.args[k]).shape; };
+    check_copied(node, shape(0), shape(1), shape(2));
+    return fresh(shape(0));
   }
 
   Shaped broadcast(const Node& node) {

@@ -144,16 +144,6 @@ void check_outputs(const Names& names, const Dims& shape, bool has_inputs, std::
   }
 }
 
-bool same_view(const TensorView& a, const TensorView& b) {
-  if (a.data != b.data || size_of(a.dtype) != size_of(b.dtype) || is_packed(a.dtype) != is_packed(b.dtype) ||
-      a.shape != b.shape)
-    return false;
-  for (int i = 0; i < a.shape.size(); ++i) {
-    if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
-  }
-  return true;
-}
-
 // The usual case: one ends before the other begins.
 bool lie_apart(const StridedOperand& a, const StridedOperand& b) {
   if (a.reach.empty() || b.reach.empty()) return true;
@@ -174,6 +164,13 @@ bool lie_apart(const StridedOperand& a, const StridedOperand& b) {
        names.output(output).str(), names.input(input).str());
 }
 
+[[noreturn]] void refuse_over_read(const Names& names, std::size_t output, std::size_t input) {
+  fail(invalid_argument,
+       "{} is written at indices, and lies among the memory of {}, which the chain reads: copy that operand first, or "
+       "read it in another launch",
+       names.output(output).str(), names.input(input).str());
+}
+
 void check_overlaps(const Names& names, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -190,6 +187,7 @@ void check_overlaps(const Names& names, const Space& space, std::span<const Outp
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (lie_apart(space.outputs[i], space.inputs[k])) continue;
       if (!space.inputs[k].gathers.empty()) refuse_over_table(names, i, k);
+      if (!space.outputs[i].gathers.empty()) refuse_over_read(names, i, k);
       const bool is_same = same_view(outputs[i], inputs[k]) && space.inputs[k].wraps.empty();
       if (!is_same && overlap(outputs[i], inputs[k])) {
         fail(invalid_argument,
@@ -222,6 +220,9 @@ void mark_used(const ir::Program& program, Space& space) {
     strided.is_index = strided.is_index || !strided.used;
     strided.used = true;
   };
+  for (const StridedOperand& output : space.outputs) {
+    for (const GatheredDimension& gather : output.gathers) use(static_cast<int>(gather.index));
+  }
   for (std::size_t i = 0; i < program.bounds().size(); ++i) {
     if (!space.inputs[i].used) continue;
     for (const int mask : program.bounds()[i].masks()) use(mask);
@@ -451,6 +452,16 @@ Dims bind_broadcast(Space& space, const Names& names, std::span<const OutputView
 
 }  // namespace
 
+bool same_view(const TensorView& a, const TensorView& b) {
+  if (a.data != b.data || size_of(a.dtype) != size_of(b.dtype) || is_packed(a.dtype) != is_packed(b.dtype) ||
+      a.shape != b.shape)
+    return false;
+  for (int i = 0; i < a.shape.size(); ++i) {
+    if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
 base::InlineVector<bool, 64> computed_values(const ir::Program& program) {
   base::InlineVector<bool, 64> computed(program.nodes().size(), false);
   for (const ir::Result& result : program.results()) computed[static_cast<std::size_t>(result.value)] = true;
@@ -582,9 +593,11 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
   Space space;
   check_kinds(program, inputs);
   const auto all = with_outside(program, inputs);
-  const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, outputs, all)
-                                           : bind_broadcast(space, names, outputs, all);
+  const auto written = as_written(program, outputs);
+  const Dims shape = program.has_shaping() ? bind_shapes(space, names, program, written, all)
+                                           : bind_broadcast(space, names, written, all);
   set_bounds(space, program, inputs);
+  set_scatters(space, program, outputs);
   space.f64 = computes_in_f64(program, outputs, inputs, space.counts);
   mark_used(program, space);
   const bool writes = std::ranges::any_of(outputs, [](const OutputView& out) { return !has_no_elements(out.shape); });

@@ -74,8 +74,9 @@ struct StridedOperand {
   /// Of what is bounded: of so many coordinates along its bounded dimensions so many have an element.
   std::int64_t places = 1;
   std::int64_t existing = 1;
-  bool is_index = false;                               ///< it says where others are read, and is no value
-  ShortList<GatheredDimension, kMostGathers> gathers;  ///< where the elements of other operands say where it is read
+  bool is_index = false;  ///< it says where others are read, and is no value
+  ShortList<GatheredDimension, kMostGathers>
+      gathers;  ///< where the elements of other operands say where it is read, or, a result, written
   ShortList<RolledDimension, kMaxRank> wraps;
 
   bool is_generated() const noexcept { return generated != Generated::no; }
@@ -120,6 +121,10 @@ Space bind(const ir::Program& program, std::span<const OutputView> outputs, std:
 /// The operands with all of their elements, those that do not exist too. Where all exist, these are the views that were given.
 base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs);
 
+/// The outputs as the chain's results: of what is written at indices as many elements as the result has, all at the place of the first. Where there is
+/// none, these are the views that were given.
+base::InlineVector<OutputView, 4> as_written(const ir::Program& program, std::span<const OutputView> outputs);
+
 /// Throws Error(invalid_argument) for operands that no chain takes: too many, or no tensors.
 void check_inputs(const ir::Program& program, std::span<const TensorView> inputs, Views views);
 
@@ -136,6 +141,8 @@ DType compute_type(const ir::Program& program, std::span<const TensorView> input
 /// By value: a result needs its elements; of the others only the shape counts (the second argument of `along`).
 base::InlineVector<bool, 64> computed_values(const ir::Program& program);
 
+/// Whether both are the same elements of the same memory, in elements of one size.
+bool same_view(const TensorView& a, const TensorView& b);
 /// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
 bool overlap(const TensorView& a, const TensorView& b);
 /// Whether two different elements of the view share a byte; exact in the same sense.

@@ -376,12 +376,32 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
   return views;
 }
 
-base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> outputs) const {
+namespace {
+
+void check_destination(const std::string& result, const OutputView& output, const std::string& operand,
+                       const TensorView& destination) {
+  if (output.dtype == destination.dtype && same_view(output, destination)) return;
+  fail(
+      invalid_argument,
+      "output '{0}' of 'index_copy' must be the memory of operand '{1}', which it writes into: found the type {2}, the "
+      "shape {3} and the strides {4}{5}. Pass the tensor '{1}' as the output, too",
+      result, operand, to_string(output.dtype), to_string(output.shape), to_string(output.strides),
+      output.data == destination.data ? "" : " at another address");
+}
+
+}  // namespace
+
+base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> outputs,
+                                                   std::span<const TensorView> inputs) const {
   base::InlineVector<OutputView, 4> views;
   for (const Result& result : results) {
     // Too few: bind() says so.
     if (result.output >= outputs.size()) break;
     const OutputView& output = outputs[result.output];
+    if (result.placed) {
+      check_destination(result.text.substr(0, result.text.find('[')), output, result.placed->operand,
+                        inputs[result.placed->destination]);
+    }
     if (result.taken.empty()) {
       views.push_back(output);
       continue;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -130,6 +131,15 @@ struct Lowered {
     Dims shape;                              ///< of all of the output
     std::vector<DimensionMap::Taken> taken;  ///< by dimension; empty: it is all of the output
     std::string text;                        ///< as people write it: "out[..., :64]"
+    /// Of 'index_copy': the output is an operand's memory, and along a dimension an index says where the result lies.
+    struct Placed {
+      std::size_t destination = 0;  ///< which input of the chain with views
+      std::string operand;          ///< its name
+      int dimension = 0;
+      std::int64_t count = 0;  ///< elements of the result there
+      std::string index;       ///< name of an operand
+    };
+    std::optional<Placed> placed = {};
   };
   ir::Program program;
   std::vector<Operand> operands;  ///< in the order of program.inputs()
@@ -139,8 +149,10 @@ struct Lowered {
 
   /// These operands in that memory.
   base::InlineVector<TensorView, 8> views(std::span<const TensorView> inputs) const;
-  /// These results in that memory. Throws Error(invalid_argument) for an output in slices of another shape than the result's.
-  base::InlineVector<OutputView, 4> outputs(std::span<const OutputView> outputs) const;
+  /// These results in that memory. Throws Error(invalid_argument) for an output in slices of another shape than the result's, and for one of
+  /// 'index_copy' that is not the memory of its operand.
+  base::InlineVector<OutputView, 4> outputs(std::span<const OutputView> outputs,
+                                            std::span<const TensorView> inputs) const;
 };
 
 /// For a chain that has views. Depends on the inputs' types, shapes and strides, and on no address. Throws Error(invalid_argument) for views that do not

@@ -64,7 +64,7 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   }
   // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
   const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
-  if (std::ranges::none_of(kernel.outputs, streamed)) return 1;
+  if (std::ranges::none_of(kernel.outputs, streamed) || !has_one_place_per_row(space)) return 1;
   int elements = elements_of_vector(narrowest, widest);
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
@@ -189,8 +189,11 @@ int choose_width(const OperandPlan& operand, const StridedOperand& strided, cons
   // Checked in the kernel, vector by vector.
   const bool is_existing = operand.access == Access::bounded && has_runs(strided, space);
   if (!is_streamed(operand.access) && !is_existing) return 1;
-  return access_width(operand.dtype, elements,
-                      [&](int width) { return operand.access != Access::linear || begins_aligned(strided, width); });
+  return access_width(operand.dtype, elements, [&](int width) {
+    const auto is_multiple = [&](const auto& gather) { return gather.stride % width == 0; };
+    return (operand.access != Access::linear || begins_aligned(strided, width)) &&
+           std::ranges::all_of(strided.gathers, is_multiple);
+  });
 }
 
 // Random numbers that come of one computation: neighbours whose first has a number that is a multiple of theirs.
@@ -204,6 +207,12 @@ int choose_random_width(const OperandPlan& operand, const StridedOperand& stride
   });
 }
 
+// One element alone, beside what is written at indices, is a row of its own.
+Access classify_written(const StridedOperand& strided, const Space& space, const Strides& dense, bool is_flat) {
+  const Access access = classify_result(strided, space, dense, is_flat);
+  return access == Access::uniform ? Access::strided : access;
+}
+
 // Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
 void choose_accesses(KernelClass& kernel, const Space& space, int instructions) {
   const Strides dense = dense_strides(space);
@@ -211,7 +220,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
   for (const StridedOperand& strided : space.inputs)
     kernel.inputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
   for (const StridedOperand& strided : space.outputs)
-    kernel.outputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
+    kernel.outputs.push_back({strided.dtype, classify_written(strided, space, dense, is_flat), 1});
   kernel.elements = choose_elements(kernel, space, instructions);
   if (has_packed(kernel)) kernel.elements = std::max(kernel.elements, 2);
   if (kernel.map<Tiled2D>() != nullptr) {
@@ -324,13 +333,13 @@ class GridSizer {
 
 // The first map that suits: tiles that are transposed, tiles of two dimensions, one line, rows.
 Mapped choose_map(Space space, int instructions) {
-  const int dimension = find_input_dimension(space);
+  const int dimension = writes_at_indices(space) ? -1 : find_input_dimension(space);
   if (dimension >= 0) {
     if (auto transposed = transpose(space, dimension, instructions)) return std::move(*transposed);
   }
   const Strides dense = dense_strides(space);
   const bool dense_outputs = std::ranges::all_of(space.outputs, [&](const StridedOperand& strided) {
-    return classify(strided, space, dense, true) == Access::linear;
+    return classify_result(strided, space, dense, true) == Access::linear;
   });
   std::optional<Mapped> tiled = dimension >= 0 ? tile_2d(space, dimension) : std::nullopt;
   Mapped mapped = tiled           ? std::move(*tiled)

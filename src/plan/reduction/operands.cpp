@@ -29,7 +29,7 @@ void ReductionOperands::describe() {
   for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
     const StridedOperand& strided = space_.outputs[i];
     kernel_.outputs.push_back(
-        {strided.dtype, classify(strided, space_, dense, scope_of_output(i) == Scope::element), 1});
+        {strided.dtype, classify_result(strided, space_, dense, scope_of_output(i) == Scope::element), 1});
   }
   kernel_.wide_index = needs_wide_index(space_);
   std::uint32_t dimensions = 0;
@@ -84,10 +84,14 @@ void ReductionOperands::choose_elements() {
   if (reduction().layout.inner_reduction) {
     const std::int64_t run_length = structure().has_segment_means() ? plan_.segment_length : plan_.row_length;
     // Column sums stay with a thread: it has the same elements of all rows.
-    dense = dense && !structure().has_column_sums();
+    dense = dense && !structure().has_column_sums() && !writes_at_indices(space_);
     const std::int64_t length = dense && !transposes_stores() ? run_length : innermost;
     while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
            (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
+      kernel_.elements /= 2;
+    // A vector has one index where it is written.
+    while (writes_at_indices(space_) && kernel_.elements > 1 &&
+           (innermost % kernel_.elements != 0 || !has_one_place_per_row(space_)))
       kernel_.elements /= 2;
     while (structure().column_segment != 0 && plan_.column_length % kernel_.elements != 0) kernel_.elements /= 2;
     if (structure().has_lane_segments()) fit_lane_segments();
@@ -95,8 +99,10 @@ void ReductionOperands::choose_elements() {
   } else {
     // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
     // them share the index arithmetic, and neighbouring threads move neighbours.
-    if (!transposes_stores() && reduction().layout.inner == 1 && innermost % kernel_.elements != 0 &&
-        innermost >= std::int64_t{kPolicy.outer_elements} * kWarp) {
+    if (!has_one_place_per_row(space_)) {
+      kernel_.elements = 1;
+    } else if (!transposes_stores() && !writes_at_indices(space_) && reduction().layout.inner == 1 &&
+               innermost % kernel_.elements != 0 && innermost >= std::int64_t{kPolicy.outer_elements} * kWarp) {
       kernel_.elements = std::min(kernel_.elements, kPolicy.outer_elements);
       reduction().layout.striped =
           kernel_.elements > 1 && innermost % 2 != 0;  // of two elements at once memory makes no more

@@ -183,11 +183,24 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
     if (columns && is_adopted(*columns, [](ReductionPlanner& planner) { return planner.run_column_sums(); })) return;
     const auto means = analyse_segment_means(program, plan.space, structure.reduced);
     if (means && is_adopted(*means, [](ReductionPlanner& planner) { return planner.run_by_segments(); })) return;
-    const Order order = structure.has_segments() ? Order{} : order_of_operands(plan.space, program, structure);
+    const bool keeps_order = structure.has_segments() || writes_at_indices(plan.space);
+    const Order order = keeps_order ? Order{} : order_of_operands(plan.space, program, structure);
     const auto transposes = [&](ReductionPlanner& planner) { return planner.run_transposed_store(order); };
     if (!order.empty() && is_adopted(structure, transposes)) return;
   }
   ReductionPlanner(plan, program, std::move(structure), machine).run();
+}
+
+// What many rows give is written when the last of them is known, by a block that has no other place for it.
+void check_scattered(const Plan& plan, const ir::Program& program) {
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    const Scope scope = scope_of_result(program, plan.kernel_class.reduction()->structure, i);
+    if (program.scatter_of(i) == nullptr || (scope != Scope::grid && scope != Scope::column)) continue;
+    base::fail(ErrorCode::unsupported,
+               "result '{}' is written at indices, and is reduced over what other results keep: compute it in a launch "
+               "of its own",
+               program.result_name(i));
+  }
 }
 
 }  // namespace
@@ -195,6 +208,7 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
 void plan_reduction(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   plan.kernel_class.f64 = plan.space.f64;
   choose_form(plan, program, std::move(structure), machine);
+  check_scattered(plan, program);
   find_full_vectors(plan, program);
   tune_reduction(plan, program, machine);
 }
