@@ -31,6 +31,8 @@ MIXTURE = "sum(take(expert, ids) * weights[..., None], 1)"
 GATE, RESIDUAL = "silu(gate) * up", "h = x + r; y = rms_norm(h, w, eps=1e-6)"
 # What it is called, and the chain.
 TAILS = [
+    ("gate → fp8, static scale", f"cast({GATE} * k, f8e4m3)"),
+    ("gate → fp8, static scale, and amax", f"y = {GATE}; return cast(y * k, f8e4m3), amax(abs(y))"),
     ("gate → fp8 per row", f"q, s = quantize({GATE}, f8e4m3); return q, s"),
     ("gate → fp8 per 1×128", f"q, s = quantize({GATE}, f8e4m3, 128); return q, s"),
     ("gate → fp8 per 1×128, E8M0", f"q, s = quantize({GATE}, f8e4m3, 128, true); return q, cast(s, f8e8m0)"),
@@ -42,6 +44,8 @@ TAILS = [
     ("gate → int4 per 32", f"q, s = quantize({GATE}, i4, 32); return q, s"),
     ("gate → int8 per row", f"q, s = quantize({GATE}, i8); return q, s"),
     ("gate → int8 per 128", f"q, s = quantize({GATE}, i8, 128); return q, s"),
+    ("residual, norm → fp8, static scale", f"{RESIDUAL}; return h, cast(y * k, f8e4m3)"),
+    ("residual, norm → fp8, static scale, and amax", f"{RESIDUAL}; return h, cast(y * k, f8e4m3), amax(abs(y))"),
     ("residual, norm → fp8 per row", f"{RESIDUAL}; q, s = quantize(y, f8e4m3); return h, q, s"),
     ("residual, norm → int8 per row", f"{RESIDUAL}; q, s = quantize(y, i8); return h, q, s"),
     ("residual, norm → fp8 per 1×128", f"{RESIDUAL}; q, s = quantize(y, f8e4m3, 128); return h, q, s"),
@@ -109,26 +113,39 @@ def instructions_of(tool, chain, architecture, elements, result_bytes):
     return spent.instructions / elements if spent.stored >= elements * result_bytes else None
 
 
-def measured(tool, name, chain, architecture):
-    plan = json.loads(dumped(tool, chain, architecture, "plan", "--json"))["plan"]
+def results_of(report):
+    """The plan's operands that are results. The IR says how many: a line `return %7 as q` for each."""
+    names = re.findall(r"^return %\d+ as (.*)$", report["ir"], re.M)
+    results = report["plan"]["operands"][-len(names) :]
+    if not names or [one["name"] for one in results] != names:
+        sys.exit(f"quantise_bytes.py: the results {names} are not the last operands of the plan")
+    return results
+
+
+def measured(tool, name, chain, architecture, dry=False):
+    report = json.loads(dumped(tool, chain, architecture, "ir,plan", "--json"))
+    plan, results = report["plan"], results_of(report)
     sizes = pointwise_cases.ITEM_BYTES
-    results = plan["operands"][-1 - chain.partition("return")[2].count(", ") :]
     tensors = [*operands_of(chain).values(), *((one["dtype"], one["shape"]) for one in results)]
     least = sum(math.prod(shape) * sizes[dtype] for dtype, shape in tensors)
     moved = plans.moved_bytes(plan)
+    if moved < least:
+        sys.exit(f"quantise_bytes.py: {name}, {architecture}: {moved} B moved of at least {least} B: one count is wrong")
     largest = max(math.prod(one["shape"]) for one in results)
     full = sum(sizes[one["dtype"]] for one in results if math.prod(one["shape"]) == largest)
     of_a_thread = plan["elements_per_access"] * plan["steps"]
-    in_flight = re.search(r"^in flight +(\d+) blocks of (\d+) threads", dumped(tool, chain, architecture, "plan"), re.M)
+    text = "" if dry else dumped(tool, chain, architecture, "plan")
+    in_flight = re.search(r"^in flight +(\d+) blocks of (\d+) threads", text, re.M)
     return {
         "tail": name,
         "chain": chain,
         "architecture": architecture,
+        "results": [one["dtype"] for one in results],
         "schedule": plan["schedule"],
         "moved_bytes": moved,
         "least_bytes": least,
         "ratio": moved / least,
-        "instructions": instructions_of(tool, chain, architecture, of_a_thread, full),
+        "instructions": None if dry else instructions_of(tool, chain, architecture, of_a_thread, full),
         "registers": plan["registers"],
         "spilled_bytes": plan["spilled_bytes"],
         "blocks_in_flight": int(in_flight[1]) if in_flight else None,
@@ -145,11 +162,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epifuse", default="build/tools/epifuse")
     parser.add_argument("--output", type=pathlib.Path)
-    parser.add_argument("--dry-run", action="store_true", help="the first tail only")
+    parser.add_argument("--dry-run", action="store_true", help="bytes of every tail, on one architecture")
     options = parser.parse_args()
 
-    tails = TAILS[:1] if options.dry_run else TAILS
-    records = [measured(options.epifuse, *tail, one) for tail in tails for one in ARCHITECTURES]
+    architectures = ARCHITECTURES[:1] if options.dry_run else ARCHITECTURES
+    records = [measured(options.epifuse, *tail, one, options.dry_run) for tail in TAILS for one in architectures]
     print(summary(records))
     if options.output:
         document = record.made(

@@ -295,10 +295,10 @@ void add_bench(CLI::App& app) {
   add_switch(*command, "--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"
-      "  epifuse bench \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096]\n"
-      "  epifuse bench \"relu(x + bias)\" x=f16[128,128,126,126]:nhwc bias=f32[128,1,1] --out f16:nhwc --json\n"
-      "  epifuse bench \"sigmoid((x + bias) * scale)\" x=f32[64000000] bias=f32[1] scale=f32[1] --device cpu\n"
-      "  epifuse bench \"gelu(x + bias)\" --with \"silu(x)\" x=bf16[8192,4096] bias=f32[4096]\n"
+      "  epifuse bench \"gelu(x + bias)\" 'x=bf16[8192,4096]' 'bias=f32[4096]'\n"
+      "  epifuse bench \"relu(x + bias)\" 'x=f16[128,128,126,126]:nhwc' 'bias=f32[128,1,1]' --out f16:nhwc --json\n"
+      "  epifuse bench \"sigmoid((x + bias) * scale)\" 'x=f32[64000000]' 'bias=f32[1]' 'scale=f32[1]' --device cpu\n"
+      "  epifuse bench \"gelu(x + bias)\" --with \"silu(x)\" 'x=bf16[8192,4096]' 'bias=f32[4096]'\n"
       "On a GPU the result is verified first, against the CPU device; CUDA events time launches that rotate through\n"
       "buffers larger than the L2 cache, in turn with device copies of the same number of bytes. On the CPU the wall\n"
       "clock does, with memcpy.\n" +

@@ -235,14 +235,15 @@ void add_dump(CLI::App& app) {
   add_switch(*command, "--json", options->json, "Print JSON: the plan as data, the others as text");
   command->footer(
       "Examples:\n"
-      "  epifuse dump \"sigmoid((x + bias) * scale)\" x=f16[128,32,254,254] bias=f32[32,1,1] scale=f32[32,1,1] --emit "
-      "cuda\n"
-      "  epifuse dump \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096] --emit plan --bandwidth 3.35e12\n"
+      "  epifuse dump \"sigmoid((x + bias) * scale)\" 'x=f16[128,32,254,254]' 'bias=f32[32,1,1]' 'scale=f32[32,1,1]' "
+      "--emit cuda\n"
+      "  epifuse dump \"gelu(x + bias)\" 'x=bf16[8192,4096]' 'bias=f32[4096]' --emit plan --bandwidth 3.35e12\n"
       "  epifuse dump \"relu(x + bias)\" --emit dot | dot -Tsvg > chain.svg\n"
-      "  epifuse dump \"relu(x + bias)\" x=f16[8,16] bias=f16[16] --emit ptx,sass --arch sm_90\n"
-      "  epifuse dump \"layer_norm(x, w, b)\" x=bf16[8192,4096] w=bf16[4096] b=bf16[4096] --gradient x --emit plan\n"
-      "  epifuse dump \"gelu(linear(x, w, b))\" x=bf16[8192,4096] w=bf16[4096,4096] b=bf16[4096] --emit plan --arch "
-      "sm_90\n"
+      "  epifuse dump \"relu(x + bias)\" 'x=f16[8,16]' 'bias=f16[16]' --emit ptx,sass --arch sm_90\n"
+      "  epifuse dump \"layer_norm(x, w, b)\" 'x=bf16[8192,4096]' 'w=bf16[4096]' 'b=bf16[4096]' --gradient x "
+      "--emit plan\n"
+      "  epifuse dump \"gelu(linear(x, w, b))\" 'x=bf16[8192,4096]' 'w=bf16[4096,4096]' 'b=bf16[4096]' --emit plan "
+      "--arch sm_90\n"
       "Stages:\n" +
       stages + operand_help());
   command->callback([options] { write_output(dump(*options)); });

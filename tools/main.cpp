@@ -27,7 +27,7 @@ std::string_view hint_for_chain(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument == "--") return "";
     if (argument.starts_with('-') && argument.find_first_of(" (*/+") != argument.npos && !argument.starts_with("--")) {
-      return "\na chain that begins with '-' goes after '--': epifuse run -- \"-x\" x=f32[4]";
+      return "\na chain that begins with '-' goes after '--': epifuse run -- \"-x\" 'x=f32[4]'";
     }
   }
   return "";
@@ -100,10 +100,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
-      "  epifuse run \"relu(x + bias)\" x=f16[8,16] bias=f32[16]\n"
-      "  epifuse dump \"sigmoid((x + bias) * scale)\" x=f16[128,32,254,254] bias=f32[32,1,1] scale=f32[32,1,1] --emit "
-      "cuda\n"
-      "  epifuse bench \"gelu(x + bias)\" x=bf16[8192,4096] bias=f32[4096]\n"
+      "  epifuse run \"relu(x + bias)\" 'x=f16[8,16]' 'bias=f32[16]'\n"
+      "  epifuse dump \"sigmoid((x + bias) * scale)\" 'x=f16[128,32,254,254]' 'bias=f32[32,1,1]' 'scale=f32[32,1,1]' "
+      "--emit cuda\n"
+      "  epifuse bench \"gelu(x + bias)\" 'x=bf16[8192,4096]' 'bias=f32[4096]'\n"
       "  epifuse doctor\n"
       "Exit codes: 0 done, 1 a failure at run time, 2 a wrong chain or input.");
   epifuse::tool::add_run(app);

@@ -145,9 +145,9 @@ void add_run(CLI::App& app) {
       "Examples:\n"
       "  epifuse run \"(minimum(x, 0.5) + bias) * 2\" x=@conv.npy bias=@bias.npy -o y.npy\n"
       "  epifuse run \"gelu(x * alpha)\" x=bf16@x.npy alpha=0.5 -o y.npy\n"
-      "  epifuse run \"t = x + bias; return relu(t), t > 0\" x=f16[8,16] bias=f16[16] -o y.npy -o mask.npy\n"
+      "  epifuse run \"t = x + bias; return relu(t), t > 0\" 'x=f16[8,16]' 'bias=f16[16]' -o y.npy -o mask.npy\n"
       "  epifuse run \"relu(x)\" x=@- -o - < x.npy > y.npy\n"
-      "  epifuse run \"relu(x * scale)\" x=i32[64,32] scale=f32[32] --out i8 --device cpu --json\n"
+      "  epifuse run \"relu(x * scale)\" 'x=i32[64,32]' 'scale=f32[32]' --out i8 --device cpu --json\n"
       "  epifuse run \"dropout(gelu(x + b), 0.1, s, 0)\" x=@x.npy b=@b.npy s=42 dout=@dout.npy --gradient x,b -o "
       "dx.npy -o db.npy\n" +
       operand_help() +

@@ -233,7 +233,7 @@ std::string operand_help() {
          "  x=f16[8,16]:offset(1)    starts one element past an aligned address\n"
          "  types: f64 f32 f16 bf16 f8e4m3 f8e5m2 f8e8m0 i8 u8 i16 u16 i32 u32 i64 bool, also by NumPy's and PyTorch's "
          "names\n"
-         "A chain that begins with '-' goes after '--':  epifuse run -- \"-x\" x=f32[4]\n"
+         "A chain that begins with '-' goes after '--':  epifuse run -- \"-x\" 'x=f32[4]'\n"
          "Results have the type that PyTorch gives them (f16 + f32: f32); --out chooses others.\n";
 }
 

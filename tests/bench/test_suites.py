@@ -141,7 +141,7 @@ class DryRun(unittest.TestCase):
         self.assertIn("2 are one kernel, 2 of them", self.dry("gradient-bytes"))
 
     def test_quantise_bytes(self):
-        self.assertIn("2 kernels: 2 of them within 1.03", self.dry("quantise-bytes"))
+        self.assertIn("31 kernels: 31 of them within 1.03", self.dry("quantise-bytes"))
 
     def test_dispatch(self):
         self.assertIn("--device", self.dry("dispatch"))

@@ -1,7 +1,12 @@
 # cmake -DBUILD_DIR=... -DWORK_DIR=... -DSOURCE_DIR=... -DCXX=... -DCXX_FLAGS=... -DVERSION=... -P deb.cmake
 #
 # Packs the build as a Debian package, unpacks that into a folder and uses it from there: the consumer is built against it and the command
-# is run. Called by ctest (tests/CMakeLists.txt); nothing is installed on the machine.
+# is run. Called by ctest (tests/CMakeLists.txt); nothing is installed on the machine. Without dpkg-shlibdeps it says so and ends: the test is skipped.
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+if(NOT DPKG_SHLIBDEPS)
+  message("skipped: dpkg-shlibdeps is not installed; ./dev deps packages installs dpkg-dev, which brings it")
+  return()
+endif()
 file(REMOVE_RECURSE ${WORK_DIR})
 file(MAKE_DIRECTORY ${WORK_DIR})
 

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import tempfile
 
@@ -52,7 +53,7 @@ class Help(ToolTest):
                 match = re.match(rf'  epifuse {command} "(.*?)"(.*?)(\||$)', line)
                 if match is None or "@" in line:
                     continue
-                operands = [a for a in match[2].split() if "=" in a]
+                operands = [a for a in shlex.split(match[2]) if "=" in a]
                 with self.subTest(line=line):
                     self.succeed("dump", match[1], *operands, "--emit", "ir")
 

@@ -26,4 +26,4 @@ class Consumer(ConanFile):
         if not can_run(self):
             return
         self.run(f'"{pathlib.Path(self.build_folder, self.cpp.build.bindir, "consumer")}"', env="conanrun")
-        self.run("epifuse run 'relu(x)' x=f32[4] --device cpu", env="conanrun")
+        self.run("epifuse run 'relu(x)' 'x=f32[4]' --device cpu", env="conanrun")
