@@ -97,6 +97,10 @@ epifuse_status epifuse_tensor_dense(void* data, epifuse_dtype dtype, int32_t ran
 epifuse_status epifuse_epilogue_parse(const char* text, epifuse_epilogue** out);
 /* The same epilogue, computed with another exactness. */
 epifuse_status epifuse_epilogue_with_math(const epifuse_epilogue* epilogue, epifuse_math math, epifuse_epilogue** out);
+/* The same epilogue, whose launches take the operands in this order: `names` has each operand's name once. Without it the
+ * order is that of their first use in the text, so that "x + bias" and "bias + x" differ. */
+epifuse_status epifuse_epilogue_with_inputs(const epifuse_epilogue* epilogue, const char* const* names, size_t count,
+                                            epifuse_epilogue** out);
 void epifuse_epilogue_free(epifuse_epilogue* epilogue);
 /* The chain as text, which parses to the same epilogue. */
 const char* epifuse_epilogue_text(const epifuse_epilogue* epilogue);
@@ -108,6 +112,9 @@ size_t epifuse_epilogue_scalar_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_scalar_name(const epifuse_epilogue* epilogue, size_t index);
 size_t epifuse_epilogue_result_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_result_name(const epifuse_epilogue* epilogue, size_t index);
+/* The operand whose memory the result is, since 'index_copy' writes into it: its view is the output, too. NULL where the
+ * result has memory of its own. */
+const char* epifuse_epilogue_result_destination(const epifuse_epilogue* epilogue, size_t index);
 /* What the results are for such operands: their shapes, and the types that they have by default, PyTorch's promotion
  * (docs/guide/language.md). `results` has epifuse_epilogue_result_count() elements, of which dtype, rank, shape and dense
  * row-major strides are written; data stays. A launch takes outputs of any types. */

@@ -20,11 +20,13 @@ namespace ef = epifuse;
 
 // What the names of the C interface are: strings are made once, so that pointers to them live as long as the object.
 struct epifuse_epilogue {
-  explicit epifuse_epilogue(ef::Epilogue made) : tail(std::move(made)), text(tail.str()), results(tail.results()) {}
+  explicit epifuse_epilogue(ef::Epilogue made)
+      : tail(std::move(made)), text(tail.str()), results(tail.results()), destinations(tail.destinations()) {}
 
   ef::Epilogue tail;
   std::string text;
   std::vector<std::string> results;
+  std::vector<std::string> destinations;
 };
 
 struct epifuse_engine {
@@ -195,6 +197,20 @@ epifuse_status epifuse_epilogue_with_math(const epifuse_epilogue* epilogue, epif
   });
 }
 
+epifuse_status epifuse_epilogue_with_inputs(const epifuse_epilogue* epilogue, const char* const* names, size_t count,
+                                            epifuse_epilogue** out) {
+  return guarded([&] {
+    epifuse_epilogue*& place = needed(out, "the place for the epilogue");
+    std::vector<std::string> order;
+    for (size_t i = 0; i < count; ++i) {
+      if (names == nullptr || names[i] == nullptr)
+        ef::base::fail(ef::ErrorCode::invalid_argument, "the name of operand {} is NULL", i);
+      order.emplace_back(names[i]);
+    }
+    place = new epifuse_epilogue(needed(epilogue, "the epilogue").tail.inputs(order));
+  });
+}
+
 void epifuse_epilogue_free(epifuse_epilogue* epilogue) { delete epilogue; }
 
 const char* epifuse_epilogue_text(const epifuse_epilogue* epilogue) {
@@ -218,6 +234,11 @@ size_t epifuse_epilogue_result_count(const epifuse_epilogue* epilogue) {
 }
 const char* epifuse_epilogue_result_name(const epifuse_epilogue* epilogue, size_t index) {
   return epilogue == nullptr ? nullptr : name_at(epilogue->results, index);
+}
+
+const char* epifuse_epilogue_result_destination(const epifuse_epilogue* epilogue, size_t index) {
+  const char* const name = epilogue == nullptr ? nullptr : name_at(epilogue->destinations, index);
+  return name == nullptr || *name == '\0' ? nullptr : name;
 }
 
 epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const epifuse_tensor* inputs,

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <epifuse/epifuse.hpp>
+#include <epifuse/log.hpp>
 
 #include "jit/temporary_directory.hpp"
 #include "runtime/quiet_driver.hpp"
@@ -53,6 +55,38 @@ TEST(Profiler, AKernelIsCalledWhatItIs) {
   const std::string source =
       Inspection(Epilogue::parse("relu(epifuse_kernel)"), std::span(&y, 1), std::span(&x, 1)).cuda();
   EXPECT_NE(source.find("epifuse_flat_relu_f16_f16_"), std::string::npos);
+}
+
+// The log says for the name in a profile which chain it is, and how it was planned.
+TEST(Profiler, TheLogSaysWhatANameStandsFor) {
+  ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
+  const QuietDriver driver;
+  std::string lines;
+  set_log(LogLevel::info, [&](LogLevel, std::string_view line) { lines += std::string(line) + "\n"; });
+  const TensorView x(at(0), DType::f32, {64, 64});
+  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  Engine engine(Device::cuda(0), {.disk_cache = false});
+  engine.launch(Epilogue::parse("relu(x) + 1"), nullptr, y, {x});
+  set_log(LogLevel::off);
+  ASSERT_EQ(engine.kernel_stats().size(), 1U);
+  const KernelStats kernel = engine.kernel_stats()[0];
+  EXPECT_NE(lines.find(kernel.name + ": \"relu(x) + 1\" as [" + kernel.kernel_class + "]; from compiled in"),
+            std::string::npos)
+      << lines;
+}
+
+// The legacy default stream is none, and a thread's own has the driver's number.
+TEST(Profiler, AStreamReachesTheDriverAsItIs) {
+  ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
+  const QuietDriver driver;
+  const TensorView x(at(0), DType::f32, {64, 64});
+  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  const Epilogue tail = Epilogue::parse("relu(x)");
+  Engine engine(Device::cuda(0), {.disk_cache = false});
+  engine.launch(tail, kPerThreadStream, y, {x});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(QuietDriver::last_launch().stream), 2U);  // CU_STREAM_PER_THREAD
+  engine.launch(tail, nullptr, y, {x});
+  EXPECT_EQ(QuietDriver::last_launch().stream, nullptr);
 }
 
 TEST(Profiler, RangesOfNvtxWhereTheApplicationHasIt) {

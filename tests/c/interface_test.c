@@ -111,6 +111,59 @@ static void a_launch(epifuse_engine* engine) {
   epifuse_epilogue_free(tail);
 }
 
+/* Swapping the operands of a sum does not swap what a launch means. */
+static void an_order_by_names(epifuse_engine* engine) {
+  const char* const order[] = {"x", "bias"};
+  const char* const twice[] = {"x", "x"};
+  const char* const unknown[] = {"x", "bais"};
+  float x[] = {1, 2}, bias[] = {10, 20}, y[2] = {0};
+  const int64_t shape[] = {2};
+  const epifuse_tensor inputs[] = {dense(x, EPIFUSE_F32, 1, shape), dense(bias, EPIFUSE_F32, 1, shape)};
+  const epifuse_tensor output = dense(y, EPIFUSE_F32, 1, shape);
+  const char* const chains[] = {"x - bias", "-bias + x"};
+  epifuse_epilogue* none = NULL;
+  for (int i = 0; i < 2; ++i) {
+    epifuse_epilogue* written = parsed(chains[i]);
+    epifuse_epilogue* tail = NULL;
+    EXPECT(epifuse_epilogue_with_inputs(written, order, 2, &tail) == EPIFUSE_OK);
+    EXPECT(strcmp(epifuse_epilogue_input_name(tail, 0), "x") == 0);
+    EXPECT(strcmp(epifuse_epilogue_input_name(tail, 1), "bias") == 0);
+    epifuse_launch launch = {0};
+    launch.outputs = &output;
+    launch.output_count = 1;
+    launch.inputs = inputs;
+    launch.input_count = 2;
+    EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_OK && y[0] == -9 && y[1] == -18);
+    EXPECT_ERROR(epifuse_epilogue_with_inputs(written, twice, 2, &none), EPIFUSE_INVALID_ARGUMENT, "named twice");
+    EXPECT_ERROR(epifuse_epilogue_with_inputs(written, unknown, 2, &none), EPIFUSE_INVALID_ARGUMENT, "'bias'");
+    EXPECT_ERROR(epifuse_epilogue_with_inputs(written, order, 1, &none), EPIFUSE_INVALID_ARGUMENT, "is not named");
+    EXPECT_ERROR(epifuse_epilogue_with_inputs(written, NULL, 2, &none), EPIFUSE_INVALID_ARGUMENT, "is NULL");
+    EXPECT(none == NULL);
+    epifuse_epilogue_free(tail);
+    epifuse_epilogue_free(written);
+  }
+}
+
+static void a_result_in_an_operands_memory(epifuse_engine* engine) {
+  epifuse_epilogue* tail = parsed("input cache, slots, x; return x, index_copy(cache, 0, slots, x * 2)");
+  EXPECT(epifuse_epilogue_result_destination(tail, 0) == NULL && epifuse_epilogue_result_destination(tail, 2) == NULL);
+  EXPECT(strcmp(epifuse_epilogue_result_destination(tail, 1), "cache") == 0);
+  float cache[] = {1, 2, 3, 4}, x[] = {5, 6}, y[2] = {0};
+  int64_t slots[] = {3, -1};
+  const int64_t all[] = {4}, two[] = {2};
+  const epifuse_tensor inputs[] = {dense(cache, EPIFUSE_F32, 1, all), dense(slots, EPIFUSE_I64, 1, two),
+                                   dense(x, EPIFUSE_F32, 1, two)};
+  const epifuse_tensor outputs[] = {dense(y, EPIFUSE_F32, 1, two), inputs[0]};
+  epifuse_launch launch = {0};
+  launch.outputs = outputs;
+  launch.output_count = 2;
+  launch.inputs = inputs;
+  launch.input_count = 3;
+  EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_OK);
+  EXPECT(cache[0] == 1 && cache[1] == 2 && cache[2] == 3 && cache[3] == 10 && y[1] == 6);
+  epifuse_epilogue_free(tail);
+}
+
 static void what_is_no_argument(epifuse_engine* engine) {
   epifuse_epilogue* tail = NULL;
   epifuse_engine* other = NULL;
@@ -213,6 +266,8 @@ int main(void) {
   EXPECT(strcmp(epifuse_engine_device(engine), "cpu") == 0);
   names_of_an_epilogue();
   a_launch(engine);
+  an_order_by_names(engine);
+  a_result_in_an_operands_memory(engine);
   what_is_no_argument(engine);
   looking_inside();
   each_thread_has_its_own_last_error();
