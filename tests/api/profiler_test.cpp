@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <epifuse/epifuse.hpp>
@@ -41,7 +42,23 @@ TEST(Profiler, AKernelIsCalledWhatItIs) {
   const std::string relu = kernel_of("relu(x) + 1", DType::f16, DType::f16, {8, 16});
   EXPECT_TRUE(is_like(relu, "epifuse_flat_relu_add_f16_f16")) << relu;
   const std::string softmax = kernel_of("softmax(x, -1)", DType::bf16, DType::f8e4m3, {8, 3000});
-  EXPECT_TRUE(is_like(softmax, "epifuse_resident_amax_sub_exp_bf16_f8e4m3")) << softmax;
+  EXPECT_TRUE(is_like(softmax, "epifuse_resident_softmax_bf16_f8e4m3")) << softmax;
+  const std::vector<std::pair<std::string, std::string>> named = {
+      {"rms_norm(x)", "rms_norm"},
+      {"x * rsqrt(mean(square(x), -1, keepdim=true) + 1e-6)", "rms_norm"},
+      {"silu(rms_norm(x + 1))", "add_rms_norm_silu"},
+      {"layer_norm(x)", "layer_norm"},
+      {"log_softmax(x, -1)", "log_softmax"},
+      {"normalize(x)", "normalize"},
+      {"relu(x) - amax(x, -1, keepdim=true)", "relu_amax_sub"}};
+  for (const auto& [chain, name] : named) {
+    const std::string kernel = kernel_of(chain, DType::bf16, DType::bf16, {8, 4096});
+    EXPECT_TRUE(is_like(kernel, "epifuse_resident_" + name + "_bf16_bf16")) << chain << ": " << kernel;
+  }
+  EXPECT_TRUE(is_like(kernel_of("group_norm(x, 4)", DType::f32, DType::f32, {2, 8, 64}),
+                      "epifuse_resident_group_norm_f32_f32"));
+  EXPECT_TRUE(is_like(kernel_of("instance_norm(x)", DType::f32, DType::f32, {2, 8, 64}),
+                      "epifuse_resident_instance_norm_f32_f32"));
   // The class counts, the shape does not; and neither does how the chain was written.
   EXPECT_EQ(kernel_of("relu(x) + 1", DType::f16, DType::f16, {80, 160}), relu);
   EXPECT_EQ(kernel_of("t = relu(x); return t + 1", DType::f16, DType::f16, {8, 16}), relu);
