@@ -2,8 +2,6 @@
 // the table's dimension, the last one has the index's and no others.
 #include "plan/bind/indices.hpp"
 
-#include <algorithm>
-
 #include "base/text.hpp"
 #include "plan/bind/repeats.hpp"
 #include "plan/bind/shapes.hpp"
@@ -114,51 +112,6 @@ void check_copied(const ir::Node& node, const Dims& destination, const Dims& ind
        "'index_copy' along dimension {} of a tensor of shape {} takes an index of one dimension and a source of the "
        "same shape but for that dimension, which has an element for each index; found shapes {} and {}",
        node.shaping.axes.at[0], to_string(destination), to_string(index), to_string(source));
-}
-
-bool takes_along(const std::vector<std::vector<DimensionMap::Taken>>& slices, int dimension, const Dims& shape) {
-  const DimensionMap::Taken whole{0, 1, shape[dimension]};
-  return std::ranges::any_of(slices, [&](const std::vector<DimensionMap::Taken>& taken) {
-    return !taken.empty() && taken[static_cast<std::size_t>(dimension)] != whole;
-  });
-}
-
-void place(const ir::Program& program, std::span<const TensorView> inputs, ir::Value copy, const CopiedShapes& shapes,
-           Lowered::Result& result) {
-  const ir::Node& node = program.node(copy);
-  const ir::Node& destination = program.node(node.args[0]);
-  if (destination.op != ir::Op::input) {
-    fail(unsupported, "'index_copy' writes into the memory of an operand; found '{}'. Pass that as an operand",
-         text_of(program, node.args[0]));
-  }
-  const auto operand = static_cast<std::size_t>(destination.ordinal);
-  if (is_packed(inputs[operand].dtype)) {
-    fail(unsupported,
-         "'index_copy' writes into operand '{}' of the type {}, of which a byte holds two: write the bytes "
-         "in a launch of their own",
-         program.inputs()[operand], to_string(inputs[operand].dtype));
-  }
-  const auto index = static_cast<std::size_t>(program.node(source_of_index(program, node, node.args[1])).ordinal);
-  check_index_type(node, program.inputs()[index], inputs[index].dtype);
-  const int dimension = written_dimension(node, shapes.destination);
-  result.shape = shapes.destination;
-  if (!result.taken.empty()) result.taken[static_cast<std::size_t>(dimension)] = {0, 1, shapes.destination[dimension]};
-  result.placed = {operand, program.inputs()[operand], dimension, shapes.source[dimension], {}};
-}
-
-std::vector<ir::Scatter> scatters_of(const Lowered& lowered, std::span<const TensorView> inputs) {
-  std::vector<ir::Scatter> all;
-  if (std::ranges::none_of(lowered.results, [](const auto& result) { return result.placed.has_value(); })) return all;
-  const std::vector<std::string>& names = lowered.program.inputs();
-  for (const Lowered::Result& result : lowered.results) {
-    ir::Scatter& scatter = all.emplace_back();
-    if (!result.placed) continue;
-    const TensorView& destination = inputs[result.placed->destination];
-    const int d = result.placed->dimension;
-    scatter = {static_cast<int>(std::ranges::find(names, result.placed->index) - names.begin()), d,
-               result.placed->count, destination.strides[d], destination.shape[d]};
-  }
-  return all;
 }
 
 void refuse_written() {

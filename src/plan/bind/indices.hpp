@@ -35,17 +35,7 @@ ir::Value source_of_index(const ir::Program& program, const ir::Node& reader, ir
 /// Error(invalid_argument) unless indices have that type.
 /// Throws Error(invalid_argument) unless an 'index_copy' of these shapes puts a source in the place of a destination's elements.
 void check_copied(const ir::Node& node, const Dims& destination, const Dims& index, const Dims& source);
-/// Whether slices of a value of that shape are cut along a dimension.
-bool takes_along(const std::vector<std::vector<DimensionMap::Taken>>& slices, int dimension, const Dims& shape);
-struct CopiedShapes {
-  const Dims& destination;
-  const Dims& source;
-};
-/// Makes `result`, a slice of the source of an 'index_copy', one of its destination. Throws Error(unsupported) where that is no operand.
-void place(const ir::Program& program, std::span<const TensorView> inputs, ir::Value copy, const CopiedShapes& shapes,
-           Lowered::Result& result);
-/// By result of the chain without views; none where no result is placed.
-std::vector<ir::Scatter> scatters_of(const Lowered& lowered, std::span<const TensorView> inputs);
+/// Of an 'index_copy' that something computes with, as an error that says so.
 [[noreturn]] void refuse_written();
 /// The dimension of the destination along which an 'index_copy' writes.
 int written_dimension(const ir::Node& node, const Dims& destination);

@@ -18,6 +18,7 @@
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
 #include "plan/bind/repeats.hpp"
+#include "plan/bind/results.hpp"
 #include "plan/bind/rolled.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
@@ -47,7 +48,8 @@ class Lowering {
 
   Lowered run() {
     wanted_.resize(program_.nodes().size());
-    find_results();
+    for (WrittenValue& one : written_values(program_, inputs_, shapes_, reduces_, rejoined_))
+      results_.push_back({one.value, number(std::move(one.through)), std::move(one.is)});
     for (const PathOfResult& result : results_) want(result.value, result.path);
     for (std::size_t i = program_.nodes().size(); i-- > 0;) {
       for (const int path : wanted_[i]) want_arguments(program_.nodes()[i], static_cast<ir::Value>(i), path);
@@ -63,7 +65,6 @@ class Lowering {
  private:
   static constexpr int kWhole = 0;                 // the path of no views
   static constexpr std::size_t kMostPaths = 4096;  // of one chain: what is more is a chain that nobody writes
-  static constexpr std::size_t kMostSlices = 64;   // of one result: each is an output of the kernel
 
   // A slice of a result, or all of it.
   struct PathOfResult {
@@ -104,53 +105,6 @@ class Lowering {
     if (steps(path).size() != 1) return nullptr;
     const auto* map = std::get_if<DimensionMap>(&steps(path)[0]);
     return map != nullptr && taking(map->taken) == *map ? map : nullptr;
-  }
-
-  // ---- results: what 'cat' joins is written in slices
-
-  void find_results() {
-    const std::vector<Slices> slices = slices_of(program_, shapes_, reduces_, rejoined_);
-    const bool is_pointwise = !generates_or_reduces();
-    bool is_cut = false;
-    std::vector<std::vector<std::vector<Taken>>> taken;
-    for (std::size_t i = 0; i < program_.results().size(); ++i) {
-      const ir::Value value = program_.results()[i].value;
-      auto& all = taken.emplace_back(all_of(slices[static_cast<std::size_t>(written(value))], kMostSlices));
-      if (all.empty()) refuse_slices(program_.result_name(i), kMostSlices);
-      const bool is_cut_here =
-          is_placed(value) && takes_along(all, written_dimension(node(value), shape(value)), shape(written(value)));
-      if (is_cut_here || (all.size() > 1 && is_pointwise && !have_one_size(all))) all = {{}};
-      is_cut = is_cut || is_cut_here;
-    }
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      const ir::Value value = program_.results()[i].value;
-      if (is_cut && is_pointwise) taken[i] = {{}};
-      for (const std::vector<Taken>& one : taken[i]) {
-        add_result(i, written(value), one, taken[i].size() == 1);
-        if (is_placed(value))
-          place(program_, inputs_, value, {shape(value), shape(written(value))}, results_.back().is);
-      }
-    }
-  }
-
-  // What 'index_copy' writes is its source.
-  bool is_placed(ir::Value value) const { return node(value).op == Op::index_copy; }
-  ir::Value written(ir::Value value) const { return is_placed(value) ? node(value).args[2] : value; }
-
-  // Slices of several sizes are no one kernel's: then each element is read from the argument that has it.
-  bool generates_or_reduces() const {
-    return std::ranges::any_of(program_.nodes(), [](const Node& n) { return ir::is_generated(n.op); }) ||
-           std::ranges::find(reduces_, true) != reduces_.end();
-  }
-
-  void add_result(std::size_t i, ir::Value value, const std::vector<Taken>& taken, bool is_whole) {
-    if (is_whole) {
-      results_.push_back({value, kWhole, {i, shape(value), {}, program_.result_name(i)}});
-      return;
-    }
-    const Steps path = joined(taking(taken), shape(value), {});
-    results_.push_back(
-        {value, number(path), {i, shape(value), taken, text_of(program_.result_name(i), shape(value), path)}});
   }
 
   // ---- from results to operands: what is read how
