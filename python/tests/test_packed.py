@@ -26,20 +26,42 @@ def numbers(data, dtype):
     return codes.view(TYPES[dtype]).astype(np.float32)
 
 
-def test_every_number_of_16_bits_becomes_the_nearest_f4e2m1():
-    x = np.arange(2**16, dtype=np.uint16).view(ml_dtypes.bfloat16)
-    found = epifuse.compile("cast(x, f4e2m1)")(x)
+LIMITS = {"i4": (-8, 7), "u4": (0, 15)}
+
+
+def expected_codes(x, dtype):
+    """Ties to even, saturation; NaN is 0 of integers, and -0 of f4e2m1."""
+    numbers = np.nan_to_num(x, nan=0)
+    if dtype == "f4e2m1":
+        return np.where(np.isnan(x), np.uint8(8), codes_of(np.clip(numbers, -1e3, 1e3).astype(np.float32), dtype))
+    return np.clip(np.rint(numbers), *LIMITS[dtype]).astype(np.int8).view(np.uint8) & 15
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("source", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+def test_every_number_of_16_bits_becomes_the_nearest(source, dtype):
+    x = np.arange(2**16, dtype=np.uint16).view(source)
+    found = epifuse.compile(f"cast(x, {dtype})")(x)
     assert found.dtype == np.uint8 and found.shape == (2**15,)
-    x = x.astype(np.float32)
-    codes = np.where(np.isnan(x), np.uint8(8), codes_of(np.nan_to_num(x, nan=0), "f4e2m1"))  # NaN is -0
-    np.testing.assert_array_equal(found, packed(codes))
+    np.testing.assert_array_equal(found, packed(expected_codes(x.astype(np.float32), dtype)))
 
 
-@pytest.mark.parametrize("dtype, low, high", [("i4", -8, 7), ("u4", 0, 15)])
-def test_integers_are_rounded_to_even_and_saturate(dtype, low, high):
-    x = np.arange(-320, 320, dtype=np.float32) / 16
-    wanted = np.clip(np.rint(x), low, high).astype(np.int8)
-    np.testing.assert_array_equal(epifuse.compile(f"cast(x, {dtype})")(x), packed(wanted.view(np.uint8) & 15))
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("source", [np.float32, np.float64], ids=["f32", "f64"])
+def test_numbers_at_and_beside_what_decides(source, dtype):
+    """A tie goes to the even code; the next number of the source's type on either side does not."""
+    least, most = LIMITS.get(dtype, (-6, 6))
+    ties = np.arange(4 * (least - 1), 4 * (most + 1) + 1) / source(4)
+    x = np.concatenate([ties, np.nextafter(ties, -np.inf, dtype=source), np.nextafter(ties, np.inf, dtype=source)])
+    x = np.resize(x, (len(x) + 31) // 32 * 32).astype(source)
+    if dtype == "f4e2m1":  # by the distance to each of its numbers; of two the one whose code is even
+        all_numbers = numbers(np.arange(16, dtype=np.uint8).reshape(16, 1) * 17, dtype)[:, 0].astype(np.float64)
+        distances = np.abs(x.astype(np.float64)[:, None] - all_numbers[None])
+        odd = np.arange(16) % 2 + np.where(np.signbit(all_numbers)[None] != np.signbit(x)[:, None], 4, 0)
+        wanted = np.array([min(range(16), key=lambda code: (d[code], o[code])) for d, o in zip(distances, odd)], np.uint8)
+    else:
+        wanted = expected_codes(x, dtype)
+    np.testing.assert_array_equal(epifuse.compile(f"cast(x, {dtype})")(x), packed(wanted))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

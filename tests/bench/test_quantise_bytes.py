@@ -37,6 +37,7 @@ def report(chain, results):
     operands = [
         {"name": name, "dtype": dtype, "shape": list(shape)}
         for name, (dtype, shape) in quantise_bytes.operands_of(chain).items()
+        if f"index_copy({name}," not in chain  # written, and not read
     ]
     named = [{"name": f"out{n}", "dtype": dtype, "shape": shape} for n, (dtype, shape) in enumerate(results)]
     sizes = pointwise_cases.ITEM_BYTES

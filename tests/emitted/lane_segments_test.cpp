@@ -36,6 +36,8 @@ TEST(LaneSegments, RandomCasesAgreeWithTheOracle) {
 
 // ---- tails of block formats
 
+constexpr std::size_t kRow = 0;  // a block is a row
+
 struct Format {
   std::string quantize;  // of y, to q and s
   DType dtype;
@@ -43,6 +45,8 @@ struct Format {
   std::size_t block;
   bool is_mx = false;
   bool power_of_two = false;  // or rounding up, of MX
+  std::size_t block_of(std::int64_t columns) const { return block == kRow ? static_cast<std::size_t>(columns) : block; }
+  std::int64_t blocks_of(std::int64_t columns) const { return columns / static_cast<std::int64_t>(block_of(columns)); }
 };
 
 const std::vector<Format>& formats() {
@@ -52,6 +56,8 @@ const std::vector<Format>& formats() {
       {"quantize(y, f8e5m2, 16)", DType::f8e5m2, DType::f32, 16},
       {"quantize(y, i8, 128)", DType::i8, DType::f32, 128},
       {"quantize(y, i8, 256)", DType::i8, DType::f32, 256},
+      {"quantize(y, f8e4m3)", DType::f8e4m3, DType::f32, kRow},
+      {"quantize(y, i8)", DType::i8, DType::f32, kRow},
       {"mx_quantize(y, f8e4m3)", DType::f8e4m3, DType::f8e8m0, 32, true, true},
       {"mx_quantize(y, f8e5m2, 'floor')", DType::f8e5m2, DType::f8e8m0, 32, true, false},
   };
@@ -59,9 +65,9 @@ const std::vector<Format>& formats() {
 }
 
 // Values and scales by the definitions of docs/guide/quantisation.md.
-MxBlocks defined(const std::vector<float>& y, const Format& format) {
+MxBlocks defined(const std::vector<float>& y, std::int64_t columns, const Format& format) {
   return format.is_mx ? mx_blocks(y, format.dtype, format.power_of_two)
-                      : scaled_blocks(y, format.block, format.dtype, format.power_of_two);
+                      : scaled_blocks(y, format.block_of(columns), format.dtype, format.power_of_two);
 }
 
 // What a launch of such a tail reads and writes: x and r are multiples of 1/8, so that the sum of a row's squares is exact in any order.
@@ -95,13 +101,13 @@ struct NormLaunch {
     inputs = {{x.data(), type, shape}, {r.data(), type, shape}, {w.data(), type, {columns}}};
     outputs = {{residual.data(), type, shape},
                {found.values.data(), format.dtype, shape},
-               {found.scales.data(), format.scale, {rows, columns / static_cast<std::int64_t>(format.block)}}};
+               {found.scales.data(), format.scale, {rows, format.blocks_of(columns)}}};
   }
 
   // In f32, each operation rounded once.
   void expect(const std::vector<float>& sum) {
     const auto columns = static_cast<std::size_t>(shape[1]);
-    std::vector<float> y(sum.size());
+    y.resize(sum.size());
     for (std::size_t row = 0; row < sum.size(); row += columns) {
       double squares = 0;
       for (std::size_t i = row; i < row + columns; ++i)
@@ -113,7 +119,7 @@ struct NormLaunch {
         y[i] = sum[i] * inverse * weight;
       }
     }
-    expected = defined(y, format);
+    expected = defined(y, shape[1], format);
     expected_residual.resize(sum.size() * 2);
     for (std::size_t i = 0; i < sum.size(); ++i) encode(type, static_cast<double>(sum[i]), &expected_residual[2 * i]);
   }
@@ -123,6 +129,7 @@ struct NormLaunch {
   Epilogue tail;
   Dims shape;
   std::vector<std::uint8_t> x, r, w, residual, expected_residual;
+  std::vector<float> y;  // what is quantised
   MxBlocks expected, found;
   std::vector<TensorView> inputs;
   std::vector<OutputView> outputs;
@@ -186,6 +193,26 @@ TEST(BlockFormats, NormWithScalesInTilesAndTransposed) {
   }
 }
 
+// NVFP4 behind residual and norm: its blocks are segments of the rows, and two values share a byte.
+TEST(BlockFormats, NormToNvfp4IsTheDefinitionBitForBit) {
+  for (const std::int64_t columns : {256, 4096}) {
+    NormLaunch norm(formats()[0], DType::bf16, 5, columns, Math::precise);
+    const Epilogue tail =
+        Epilogue::parse("h = x + r; y = rms_norm(h, w, eps=1e-6); q, s = nv_quantize(y, g); return h, q, s")
+            .with(Math::precise);
+    const float global = 448 * 6 / largest_of(norm.y);
+    norm.inputs.emplace_back(&global, DType::f32, Dims{});
+    PackedTensor q(DType::f4e2m1, norm.shape);
+    std::vector<std::uint8_t> s(norm.y.size() / 16);
+    run_emitted(tail, std::vector<OutputView>{norm.outputs[0], q.view(), {s.data(), DType::f8e4m3, {5, columns / 16}}},
+                norm.inputs);
+    const MxBlocks expected = nv_blocks(norm.y, global);
+    EXPECT_EQ(s, expected.scales) << columns;
+    EXPECT_EQ(q.bytes, expected.values) << columns;
+    EXPECT_EQ(norm.residual, norm.expected_residual) << columns;
+  }
+}
+
 // The gate's values come from a kernel of their own.
 TEST(BlockFormats, GateIsTheDefinitionBitForBit) {
   constexpr std::int64_t kRows = 7, kColumns = 768;
@@ -205,16 +232,25 @@ TEST(BlockFormats, GateIsTheDefinitionBitForBit) {
   for (const Format& format : formats()) {
     const Epilogue tail =
         Epilogue::parse("y = silu(gate) * up; q, s = " + format.quantize + "; return q, s").with(Math::precise);
-    const MxBlocks expected = defined(y, format);
+    const MxBlocks expected = defined(y, shape[1], format);
     MxBlocks found{std::vector<std::uint8_t>(y.size()), std::vector<std::uint8_t>(expected.scales.size())};
     run_emitted(tail,
-                std::vector<OutputView>{
-                    {found.values.data(), format.dtype, shape},
-                    {found.scales.data(), format.scale, {kRows, kColumns / static_cast<std::int64_t>(format.block)}}},
+                std::vector<OutputView>{{found.values.data(), format.dtype, shape},
+                                        {found.scales.data(), format.scale, {kRows, format.blocks_of(kColumns)}}},
                 inputs);
     EXPECT_EQ(found.scales, expected.scales) << tail.str();
     EXPECT_EQ(found.values, expected.values) << tail.str();
   }
+  const float global = 448 * 6 / largest_of(y);
+  std::vector<TensorView> with_global = inputs;
+  with_global.emplace_back(&global, DType::f32, Dims{});
+  PackedTensor q(DType::f4e2m1, shape);
+  std::vector<std::uint8_t> s(y.size() / 16);
+  run_emitted(Epilogue::parse("y = silu(gate) * up; q, s = nv_quantize(y, g); return q, s").with(Math::precise),
+              std::vector<OutputView>{q.view(), {s.data(), DType::f8e4m3, {kRows, kColumns / 16}}}, with_global);
+  const MxBlocks expected = nv_blocks(y, global);
+  EXPECT_EQ(s, expected.scales);
+  EXPECT_EQ(q.bytes, expected.values);
 }
 
 }  // namespace

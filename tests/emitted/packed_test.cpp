@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "emitted/workshop.hpp"
+#include "support/block_formats.hpp"
 #include "support/packed.hpp"
 #include "support/storage.hpp"
 
@@ -164,32 +165,6 @@ TEST(EmittedPacked, ConversionsAreToNearestAndSaturate) {
   }
 }
 
-float largest_of(std::span<const float> values) {
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::fabs(value));
-  return largest;
-}
-
-struct NvBlocks {
-  std::vector<std::uint8_t> values, scales;
-};
-
-// NVFP4 by its definition, in f32: blocks of 16.
-NvBlocks nv_blocks(const std::vector<float>& x, float global) {
-  NvBlocks blocks;
-  std::vector<float> scaled(x.size());
-  for (std::size_t at = 0; at < x.size(); at += 16) {
-    std::uint8_t code = 0;
-    encode(DType::f8e4m3, static_cast<double>(largest_of(std::span(x).subspan(at, 16)) / 6 * global), &code);
-    blocks.scales.push_back(code);
-    const auto scale = static_cast<float>(decode(DType::f8e4m3, reinterpret_cast<const std::byte*>(&code)));
-    const float inverse = scale > 0 ? global / scale : 0;
-    for (std::size_t i = at; i < at + 16; ++i) scaled[i] = x[i] * inverse;
-  }
-  blocks.values = packed_codes(DType::f4e2m1, scaled);
-  return blocks;
-}
-
 // Blocks of many sizes, some of zeros.
 std::vector<float> data_of_blocks(std::size_t elements) {
   std::mt19937 random(7);
@@ -225,7 +200,7 @@ TEST(EmittedPacked, NvQuantizeIsTheDefinitionBitForBit) {
     for (const bool is_normed : {false, true}) {
       if (is_normed && columns == 16) continue;  // rows of zeros
       const Epilogue& tail = is_normed ? normed : alone;
-      const NvBlocks expected =
+      const MxBlocks expected =
           nv_blocks(is_normed ? over_largest_of_row(x, static_cast<std::size_t>(columns)) : x, global);
       PackedTensor q(DType::f4e2m1, shape);
       std::vector<std::uint8_t> s(x.size() / 16);
@@ -239,6 +214,31 @@ TEST(EmittedPacked, NvQuantizeIsTheDefinitionBitForBit) {
         }
         EXPECT_EQ(s, expected.scales) << columns << ' ' << is_normed << ' ' << is_emitted;
         EXPECT_EQ(q.bytes, expected.values) << columns << ' ' << is_normed << ' ' << is_emitted;
+      }
+    }
+  }
+}
+
+// MXFP4 alone and behind a sum: scales round up or down, and the values are the nearest of the type's eight magnitudes.
+TEST(EmittedPacked, MxQuantizeIsTheDefinitionBitForBit) {
+  const std::vector<float> x = data_of_blocks(std::size_t{6} * 2048);
+  std::vector<float> sum;
+  for (const float value : x) sum.push_back(value + 0.25F * value);
+  for (const bool is_up : {true, false}) {
+    for (const bool is_sum : {false, true}) {
+      const std::string y = is_sum ? "x + 0.25 * x" : "x";
+      const Epilogue tail =
+          Epilogue::parse("q, s = mx_quantize(" + y + ", f4e2m1, '" + (is_up ? "up" : "floor") + "'); return q, s");
+      const MxBlocks expected = mx4_blocks(is_sum ? sum : x, is_up);
+      for (const std::int64_t columns : {32, 2048}) {
+        const Dims shape = {static_cast<std::int64_t>(x.size()) / columns, columns};
+        const TensorView input(x.data(), DType::f32, shape);
+        PackedTensor q(DType::f4e2m1, shape);
+        std::vector<std::uint8_t> s(x.size() / 32);
+        const std::vector<OutputView> outputs = {q.view(), {s.data(), DType::f8e8m0, {shape[0], columns / 32}}};
+        run_emitted(tail, outputs, std::span(&input, 1));
+        EXPECT_EQ(s, expected.scales) << tail.str() << columns;
+        EXPECT_EQ(q.bytes, expected.values) << tail.str() << columns;
       }
     }
   }

@@ -1,11 +1,16 @@
-// The emitted text of mx_quantize against OCP's definition, bit for bit, in every mode of Math: scales are exact in all of them.
+// The emitted text of mx_quantize against OCP's definition, bit for bit, in every mode of Math: scales are exact in all of them; and tails behind
+// quantised products and of experts against theirs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "emitted/workshop.hpp"
 #include "support/block_formats.hpp"
+#include "support/storage.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -52,6 +57,64 @@ TEST(EmittedQuantize, MxBlocksAreTheDefinitionBitForBit) {
     EXPECT_EQ(launches[i].found.scales, launches[i].expected.scales) << launches[i].tail.str();
     EXPECT_TRUE(are_same_values(launches[i].found.values, launches[i].expected.values, launches[i].dtype))
         << launches[i].tail.str();
+  }
+}
+
+// What stands behind an int8 product: i32 sums times the scales of rows and columns, and a bias. Each operation rounds once in f32.
+TEST(EmittedQuantize, ScalesOfAnInt8ProductAreTheDefinitionBitForBit) {
+  constexpr std::int64_t kRows = 37, kColumns = 200;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<std::int32_t> sums(kRows * kColumns);
+  for (std::int32_t& sum : sums) sum = static_cast<std::int32_t>(random() % 2'000'001) - 1'000'000;
+  std::vector<float> rows(kRows), columns(kColumns), bias(kColumns);
+  for (std::vector<float>* list : {&rows, &columns, &bias})
+    std::ranges::generate(*list, [&] { return normal(random) / 64; });
+  std::vector<std::uint8_t> found(sums.size() * 2), expected(sums.size() * 2);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const float scaled = static_cast<float>(sums[i]) * rows[i / kColumns] * columns[i % kColumns];
+    encode(DType::bf16, static_cast<double>(scaled + bias[i % kColumns]), &expected[2 * i]);
+  }
+  const std::vector<TensorView> inputs = {{sums.data(), DType::i32, {kRows, kColumns}},
+                                          {rows.data(), DType::f32, {kRows, 1}},
+                                          {columns.data(), DType::f32, {kColumns}},
+                                          {bias.data(), DType::f32, {kColumns}}};
+  run_emitted(Epilogue::parse("sums * rows * columns + bias"),
+              std::vector<OutputView>{{found.data(), DType::bf16, {kRows, kColumns}}}, inputs);
+  EXPECT_EQ(found, expected);
+}
+
+// The top of a mixture of experts: rows by index, times their weights, added up, and the residual. Small multiples of 1/8 have exact sums.
+TEST(EmittedQuantize, RowsOfExpertsAreTheDefinitionBitForBit) {
+  constexpr std::int64_t kTokens = 9, kWidth = 136, kExperts = 30;
+  std::mt19937 random(4);
+  const auto eighth = [&] { return static_cast<double>(static_cast<int>(random() % 17) - 8) / 8; };
+  for (const std::int64_t of_a_token : {1, 2, 8}) {
+    std::vector<std::uint8_t> y(kExperts * kWidth * 2), r(kTokens * kWidth * 2), found(r.size()), expected(r.size());
+    std::vector<float> weights(static_cast<std::size_t>(kTokens * of_a_token));
+    std::vector<std::int64_t> ids(weights.size());
+    for (std::vector<std::uint8_t>* list : {&y, &r}) {
+      for (std::size_t i = 0; i < list->size(); i += 2) encode(DType::bf16, eighth(), &(*list)[i]);
+    }
+    std::ranges::generate(weights, [&] { return static_cast<float>(eighth()); });
+    std::ranges::generate(ids, [&] { return static_cast<std::int64_t>(random() % kExperts); });
+    for (std::size_t i = 0; i < r.size() / 2; ++i) {
+      const std::size_t token = i / kWidth;
+      double sum = static_cast<double>(decode(DType::bf16, &r[2 * i]));
+      for (std::size_t k = token * static_cast<std::size_t>(of_a_token);
+           k < (token + 1) * static_cast<std::size_t>(of_a_token); ++k)
+        sum +=
+            static_cast<double>(weights[k]) *
+            static_cast<double>(decode(DType::bf16, &y[2 * (static_cast<std::size_t>(ids[k]) * kWidth + i % kWidth)]));
+      encode(DType::bf16, sum, &expected[2 * i]);
+    }
+    const std::vector<TensorView> inputs = {{y.data(), DType::bf16, {kExperts, kWidth}},
+                                            {ids.data(), DType::i64, {kTokens, of_a_token}},
+                                            {weights.data(), DType::f32, {kTokens, of_a_token}},
+                                            {r.data(), DType::bf16, {kTokens, kWidth}}};
+    run_emitted(Epilogue::parse("sum(take(y, ids) * w[..., None], 1) + r"),
+                std::vector<OutputView>{{found.data(), DType::bf16, {kTokens, kWidth}}}, inputs);
+    EXPECT_EQ(found, expected) << of_a_token;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "support/packed.hpp"
 #include "support/storage.hpp"
 
 namespace epifuse::test {
@@ -74,6 +75,47 @@ inline MxBlocks scaled_blocks(std::span<const float> x, std::size_t block, DType
       encode(dtype, static_cast<double>(scaled), &blocks.values[i]);
     }
   }
+  return blocks;
+}
+
+inline float largest_of(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// NVFP4 by its definition, in f32: blocks of 16, of which two values share a byte.
+inline MxBlocks nv_blocks(const std::vector<float>& x, float global) {
+  MxBlocks blocks;
+  std::vector<float> scaled(x.size());
+  for (std::size_t at = 0; at < x.size(); at += 16) {
+    std::uint8_t code = 0;
+    encode(DType::f8e4m3, static_cast<double>(largest_of(std::span(x).subspan(at, 16)) / 6 * global), &code);
+    blocks.scales.push_back(code);
+    const auto scale = static_cast<float>(decode(DType::f8e4m3, reinterpret_cast<const std::byte*>(&code)));
+    const float inverse = scale > 0 ? global / scale : 0;
+    for (std::size_t i = at; i < at + 16; ++i) scaled[i] = x[i] * inverse;
+  }
+  blocks.values = packed_codes(DType::f4e2m1, scaled);
+  return blocks;
+}
+
+// MXFP4 of finite numbers: the largest magnitude of the type is 6, which is 1.5 * 2^2.
+inline MxBlocks mx4_blocks(const std::vector<float>& x, bool rounds_up) {
+  MxBlocks blocks;
+  std::vector<float> scaled(x.size());
+  for (std::size_t at = 0; at < x.size(); at += kMxSize) {
+    const auto largest = static_cast<double>(largest_of(std::span(x).subspan(at, kMxSize)));
+    int exponent = -127;
+    if (rounds_up) {
+      while (std::ldexp(6.0, exponent) < largest) ++exponent;
+    } else if (largest > 0) {
+      exponent = std::max(std::ilogb(largest) - 2, -127);
+    }
+    blocks.scales.push_back(static_cast<std::uint8_t>(exponent + 127));
+    for (std::size_t i = at; i < at + kMxSize; ++i) scaled[i] = std::ldexp(x[i], -exponent);
+  }
+  blocks.values = packed_codes(DType::f4e2m1, scaled);
   return blocks;
 }
 

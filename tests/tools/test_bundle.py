@@ -3,7 +3,9 @@ sm_80 and sm_90 and makes no real kernels; no GPU."""
 
 import json
 import os
+import pathlib
 import pty
+import shutil
 import stat
 import subprocess
 
@@ -16,6 +18,18 @@ LIST = '''# comment
 "softmax(x, -1)" x=f32[64,1000] --out f16
 --math precise -- "-x * a" x=f16[8,16]:offset(1) a=2
 '''
+# Writes the bytes, if both ways to them are one.
+MAIN = """#include <cstdio>
+#include <epifuse/engine.hpp>
+epifuse::Bundle kernels();
+extern "C" const void* kernels_data();
+extern "C" std::size_t kernels_size();
+int main() {
+  epifuse::EngineOptions options;
+  options.bundles = {kernels()};
+  return std::fwrite(kernels_data(), 1, kernels_size(), stdout) == kernels_size() ? 0 : 1;
+}
+"""
 
 
 class BundleTest(ToolTest):
@@ -77,6 +91,19 @@ class Making(BundleTest):
         size = int(source.split("kSize = ")[1].split(";")[0])
         self.assertEqual(whole[:size], (self.folder / "kernels.epifuse").read_bytes())
         self.assertEqual(whole[size:].strip(b"\0"), b"")
+
+    def test_what_it_defines_compiles_and_links(self):
+        compiler = shutil.which(os.environ.get("CXX", "c++"))
+        if compiler is None:
+            self.skipTest("there is no C++ compiler here")
+        self.make()
+        self.make("--emit", "cpp", name="kernels.cpp")
+        (self.folder / "main.cpp").write_text(MAIN)
+        include = pathlib.Path(__file__).resolve().parents[2] / "include"
+        subprocess.run([compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{include}", "main.cpp", "kernels.cpp", "-o", "main"],
+                       cwd=self.folder, check=True)
+        written = subprocess.run([self.folder / "main"], check=True, capture_output=True).stdout
+        self.assertEqual(written, (self.folder / "kernels.epifuse").read_bytes())
 
     def test_progress_on_a_terminal(self):
         leader, follower = pty.openpty()
