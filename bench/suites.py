@@ -385,7 +385,7 @@ SUITES = {
         Suite(
             "quantise-bytes",
             "what kernels of quantising tails move and spend, by their plans and machine code",
-            2,
+            5,
             quantise_bytes,
             targets=("epifuse_tool",),
             files=("tools/epifuse",),

@@ -224,23 +224,37 @@ TEST(EmittedPacked, MxQuantizeIsTheDefinitionBitForBit) {
   const std::vector<float> x = data_of_blocks(std::size_t{6} * 2048);
   std::vector<float> sum;
   for (const float value : x) sum.push_back(value + 0.25F * value);
+  struct Launch {
+    Epilogue tail;
+    MxBlocks expected;
+    TensorView input;
+    PackedTensor q;
+    std::vector<std::uint8_t> s;
+    std::vector<OutputView> outputs;
+  };
+  std::deque<Launch> launches;
+  std::vector<Emitted> emitted;
   for (const bool is_up : {true, false}) {
     for (const bool is_sum : {false, true}) {
-      const std::string y = is_sum ? "x + 0.25 * x" : "x";
-      const Epilogue tail =
-          Epilogue::parse("q, s = mx_quantize(" + y + ", f4e2m1, '" + (is_up ? "up" : "floor") + "'); return q, s");
-      const MxBlocks expected = mx4_blocks(is_sum ? sum : x, is_up);
-      for (const std::int64_t columns : {32, 2048}) {
-        const Dims shape = {static_cast<std::int64_t>(x.size()) / columns, columns};
-        const TensorView input(x.data(), DType::f32, shape);
-        PackedTensor q(DType::f4e2m1, shape);
-        std::vector<std::uint8_t> s(x.size() / 32);
-        const std::vector<OutputView> outputs = {q.view(), {s.data(), DType::f8e8m0, {shape[0], columns / 32}}};
-        run_emitted(tail, outputs, std::span(&input, 1));
-        EXPECT_EQ(s, expected.scales) << tail.str() << columns;
-        EXPECT_EQ(q.bytes, expected.values) << tail.str() << columns;
-      }
+      const std::string text = std::string("q, s = mx_quantize(") + (is_sum ? "x + 0.25 * x" : "x") + ", f4e2m1, '" +
+                               (is_up ? "up" : "floor") + "'); return q, s";
+      const std::int64_t columns = is_up ? 2048 : 96;
+      const Dims shape = {static_cast<std::int64_t>(x.size()) / columns, columns};
+      Launch& launch = launches.emplace_back(Launch{Epilogue::parse(text),
+                                                    mx4_blocks(is_sum ? sum : x, is_up),
+                                                    TensorView(x.data(), DType::f32, shape),
+                                                    PackedTensor(DType::f4e2m1, shape),
+                                                    std::vector<std::uint8_t>(x.size() / 32),
+                                                    {}});
+      launch.outputs = {launch.q.view(), {launch.s.data(), DType::f8e8m0, {shape[0], columns / 32}}};
+      emitted.push_back({launch.tail, launch.outputs, std::span(&launch.input, 1)});
     }
+  }
+  const auto problems = run_emitted(emitted);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    EXPECT_FALSE(problems[i]) << problems[i].value_or("");
+    EXPECT_EQ(launches[i].s, launches[i].expected.scales) << launches[i].tail.str();
+    EXPECT_EQ(launches[i].q.bytes, launches[i].expected.values) << launches[i].tail.str();
   }
 }
 
