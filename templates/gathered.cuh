@@ -1,9 +1,10 @@
-// Reads of operands that indices say where to read: rows of an embedding's table, say. The generated `row` has the coordinates of an element, and
-// gives where its row begins, or null where an index is out of range. Nothing outside the tensor is touched.
+// Operands that are read where indices say, as rows of an embedding's table, and results that are written so. The
+// generated `row` has the coordinates of an element, and gives where its row begins, or null where an index is out of
+// range. Nothing outside the tensor is touched.
 
 //@section gathered
-// Where the row that an index names begins, to be read or, of a result, to be written. `gather`: elements from one row to the next, how many rows there are, and what is added to an index that
-// is negative.
+// Where the row that an index names begins, to be read or, of a result, to be written. `gather`: elements from one row
+// to the next, how many rows there are, and what is added to an index that is negative.
 template <class T, class I>
 __device__ __forceinline__ T* row_at(T* base, I index, const Index (&gather)[3]) {
   const auto at = index + (index < 0 ? gather[2] : 0);
