@@ -32,6 +32,7 @@ COLUMNS = [
     Column("by hand", **text(lambda _, one: f"`{one['by_hand']}`")),
     Column("instructions per element", both(lambda counts: f"{counts['instructions']:.1f}")),
     Column("ratio", lambda _, one: f"{one['ratio']:.2f}"),
+    Column("ratio, not contracted", lambda _, one: f"{one['ratio_not_contracted']:.2f}"),
     Column("index", of_kind("index")),
     Column("memory", of_kind("memory")),
     Column("conversions", of_kind("conversions")),

@@ -3,10 +3,11 @@
 
 usage: bench/view_instructions.py [--epifuse build/tools/epifuse] [--output bench/results/view-instructions-stub.json] [--dry-run]
 
-Both kernels are machine code for sm_90 of the NVRTC that EpiFuse finds: EpiFuse's as the tool compiles it, the other with NVRTC's defaults, which
-contract a product and a sum into one instruction. Both are counted the same way (sass_path.py; needs nvdisasm): every instruction on the
-path from entry to exit on which a thread loads and stores most bytes, of such paths the shortest. So index arithmetic, tests of borders and
-the end of the grid count; code for what is cut off does not. The sum is divided by the results of 2 bytes that the path stores.
+All kernels are machine code for sm_90 of the NVRTC that EpiFuse finds: EpiFuse's as the tool compiles it. Those by hand are compiled with NVRTC's
+defaults, which contract a product and a sum into one instruction; and once more with EpiFuse's options, which contract nothing. All are counted
+the same way (sass_path.py; needs nvdisasm): every instruction on the path from entry to exit on which a thread loads and stores most bytes, of
+such paths the shortest. So index arithmetic, tests of borders and the end of the grid count; code for what is cut off does not. The sum is divided
+by the results of 2 bytes that the path stores.
 """
 
 import argparse
@@ -111,10 +112,11 @@ def in_memory(plan):
     return {one["name"]: one["bytes_per_access"] for one in plan["operands"] if one["bytes"]}
 
 
-def measured(tool, nvrtc, case):
+def measured(tool, contracting, rounding, case):
+    """By two compilers for what is written by hand: one contracts products and sums, the other rounds each."""
     plan = plan_of(tool, case)
     ours = counted(dumped(tool, case, "sass"), plan["registers"])
-    hand = by_hand(nvrtc, case.by_hand)
+    hand, rounded = (by_hand(nvrtc, case.by_hand) for nvrtc in (contracting, rounding))
     return {
         "chain": case.chain,
         "operands": {name: [dtype, list(shape)] for name, (dtype, shape) in case.operands.items()},
@@ -123,7 +125,9 @@ def measured(tool, nvrtc, case):
         "plan_bytes_per_access": in_memory(plan),
         "epifuse": ours,
         "hand": hand,
+        "hand_not_contracted": rounded,
         "ratio": ours["instructions"] / hand["instructions"],
+        "ratio_not_contracted": ours["instructions"] / rounded["instructions"],
     }
 
 
@@ -145,8 +149,8 @@ def main():
     if sass.disassembler() is None:
         sys.exit("view_instructions.py: no nvdisasm; expected one of a CUDA toolkit, of Triton's package, or in PATH")
     path, version = compile_time.nvrtc_of(options.epifuse)
-    nvrtc = compile_time.Nvrtc(path, ARCHITECTURE, contract=True)
-    records = [measured(options.epifuse, nvrtc, case) for case in CASES]
+    compilers = [compile_time.Nvrtc(path, ARCHITECTURE, contract) for contract in (True, False)]
+    records = [measured(options.epifuse, *compilers, case) for case in CASES]
     print(summary(records))
     if options.output:
         document = record.made(
