@@ -52,12 +52,13 @@ class Image:
 
 
 class Nvrtc:
-    """The library that EpiFuse finds, with the options that it compiles with (src/jit/target.cpp, src/jit/nvrtc.cpp)."""
+    """The library that EpiFuse finds, with the options that it compiles with (src/jit/target.cpp, src/jit/nvrtc.cpp). `contract`: products and
+    sums become one instruction, as by default for what one writes by hand."""
 
-    def __init__(self, path, architecture):
+    def __init__(self, path, architecture, contract=False):
         self.library = ctypes.CDLL(path)
-        self.options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17", "--fmad=false", "-minimal"]
-        self.options += ["--no-cache", "--ptxas-options=-v"]
+        self.options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17", f"--fmad={str(contract).lower()}"]
+        self.options += ["-minimal", "--no-cache", "--ptxas-options=-v"]
 
     def text(self, what, program):
         size = ctypes.c_size_t()

@@ -1,5 +1,10 @@
 """EpiFuse's plans as data for the benchmarks' records: the lines of their text, and what bounds the threads in flight."""
+import os
 import re
+import subprocess
+import sys
+
+import sass
 
 # What schedules are called in records from before they had their names.
 TODAY = {
@@ -22,6 +27,19 @@ def describe_plan(tail, results, inputs, architecture, bandwidth):
     plan = tail.plan(results, inputs, architecture, bandwidth)
     plan["lines"] = plan_lines(plan["text"])
     return plan
+
+
+def dumped(tool, chain, operands, architecture, *arguments):
+    """What `epifuse dump` prints of a chain. `operands`: name -> (type, shape). SASS needs the nvdisasm that sass.py finds."""
+    given = [f"{name}={dtype}[{','.join(map(str, shape))}]" for name, (dtype, shape) in operands.items()]
+    command = [tool, "dump", chain, *given, "--arch", architecture, *arguments]
+    found = sass.disassembler()
+    folders = [os.environ.get("PATH", ""), *([os.path.dirname(found)] if found else [])]
+    environment = os.environ | {"PATH": os.pathsep.join(folders)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
 
 
 def moved_bytes(plan):

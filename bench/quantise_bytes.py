@@ -11,10 +11,8 @@ heads with rotary embedding; and the sum over a mixture's experts. The least byt
 import argparse
 import json
 import math
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import plans
@@ -101,15 +99,7 @@ def operands_of(chain):
 
 
 def dumped(tool, chain, architecture, *emit):
-    given = [f"{name}={dtype}[{','.join(map(str, shape))}]" for name, (dtype, shape) in operands_of(chain).items()]
-    command = [tool, "dump", chain, *given, "--arch", architecture, "--emit", *emit]
-    found = sass.disassembler()
-    folders = [os.environ.get("PATH", ""), *([os.path.dirname(found)] if found else [])]
-    environment = os.environ | {"PATH": os.pathsep.join(folders)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    return done.stdout
+    return plans.dumped(tool, chain, operands_of(chain), architecture, "--emit", *emit)
 
 
 def instructions_of(tool, chain, architecture, elements, result_bytes):

@@ -64,10 +64,9 @@ def stored_bytes(opcode, store="STG"):
     return next((WIDTHS[part] for part in parts if part in WIDTHS), 4) if parts[0] == store else 0
 
 
-def blocks_of(text):
-    """Basic blocks in the order of the code: (what is spent, numbers of the blocks that may follow)."""
-    labels, blocks, pending = {}, [[]], []
-    store = "STS" if "UBLKCP.G.S" in text else "STG"  # lines copied from shared memory as a whole: what threads put there
+def code_of(text):
+    """Basic blocks in the order of the code, each a list of (predicate, opcode, operands); and the labels' blocks."""
+    labels, blocks = {}, [[]]
     for line in text.splitlines():
         label = LABEL.match(line)
         if label:
@@ -82,12 +81,20 @@ def blocks_of(text):
         blocks[-1].append((predicate, opcode, operands))
         if opcode.split(".")[0] in ("BRA", *ENDS):
             blocks.append([])
+    return blocks, labels
+
+
+def blocks_of(text):
+    """Basic blocks in the order of the code: (what is spent, numbers of the blocks that may follow)."""
+    blocks, labels = code_of(text)
+    store = "STS" if "UBLKCP.G.S" in text else "STG"  # lines copied from shared memory as a whole: what threads put there
+    found = []
     for number, block in enumerate(blocks):
         code = [(opcode, opcode.split(".")[0]) for _, opcode, _ in block]
         spent = Spent(sum(base != "NOP" for _, base in code), sum(base == "MUFU" for _, base in code),
                       sum(stored_bytes(opcode, store) for opcode, _ in code))
-        pending.append((spent, followers(number, block, labels, len(blocks))))
-    return pending
+        found.append((spent, followers(number, block, labels, len(blocks))))
+    return found
 
 
 def followers(number, block, labels, count):

@@ -149,6 +149,16 @@ def quantise_bytes(run):
     )
 
 
+def view_instructions(run):
+    output = ["--dry-run"] if run.dry else ["--output", run.record("view-instructions")]
+    yield Step(
+        "view-instructions",
+        script(run, "view_instructions.py", "--epifuse", run.build / "tools/epifuse", *output),
+        run.minutes * 60,
+        beside=True,
+    )
+
+
 def compile_time(run):
     output = ["--dry-run"] if run.dry else ["--output", run.out / f"compile-time-{record.STUB}.json"]
     yield Step(
@@ -395,6 +405,22 @@ SUITES = {
                     devices=(record.STUB,),
                     table="table_quantise:TABLE",
                     pages={record.STUB: "docs/guide/quantisation.md"},
+                ),
+            ),
+        ),
+        Suite(
+            "view-instructions",
+            "instructions per element of kernels that read through views, beside kernels by hand, from machine code",
+            2,
+            view_instructions,
+            targets=("epifuse_tool",),
+            files=("tools/epifuse",),
+            results=(
+                Result(
+                    "view-instructions",
+                    devices=(record.STUB,),
+                    table="table_views:TABLE",
+                    pages={record.STUB: "docs/measurements/views.md"},
                 ),
             ),
         ),

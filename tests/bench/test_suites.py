@@ -143,6 +143,9 @@ class DryRun(unittest.TestCase):
     def test_quantise_bytes(self):
         self.assertIn("31 kernels: 31 of them within 1.03", self.dry("quantise-bytes"))
 
+    def test_view_instructions(self):
+        self.assertIn("6 kernels by hand, beside flat", self.dry("view-instructions"))
+
     def test_dispatch(self):
         self.assertIn("--device", self.dry("dispatch"))
 
