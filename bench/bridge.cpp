@@ -1,5 +1,5 @@
-// The public API behind a dozen C functions, so that bench/bridge.py calls it with ctypes on PyTorch's tensors. For the benchmarks only:
-// it is not installed, and nothing promises that it stays as it is.
+// The public API behind a dozen C functions, so that bench/bridge.py calls it with ctypes on PyTorch's tensors. For the
+// benchmarks only: it is not installed, and nothing promises that it stays as it is.
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -26,7 +26,8 @@ struct BridgeTensor {
   std::int64_t strides[kMaxRank];
 };
 
-// What went wrong in this thread's last call that failed, and the last text that was returned: the caller copies both at once.
+// What went wrong in this thread's last call that failed, and the last text that was returned: the caller copies both
+// at once.
 thread_local std::string last_error;
 thread_local std::string last_text;
 
@@ -177,7 +178,8 @@ EPIFUSE_BENCH_API std::int32_t epifuse_bench_launch(Engine* engine, const Epilog
   });
 }
 
-/// JSON: the plan as data, its text, and, for an architecture that is not 0, what the compiled kernel takes. Pointers may be null.
+/// JSON: the plan as data, its text, and, for an architecture that is not 0, what the compiled kernel takes. Pointers
+/// may be null.
 EPIFUSE_BENCH_API const char* epifuse_bench_plan(const Epilogue* tail, const BridgeTensor* outputs,
                                                  std::int32_t output_count, const BridgeTensor* inputs,
                                                  std::int32_t input_count, std::int32_t architecture,

@@ -1,8 +1,9 @@
-// From a chain that is new to the process to a loaded kernel: with NVRTC, against a bare kernel with the same options in the same run;
-// from a warm disk cache, and beside it from a bundle; by number of operations; and by several threads at once.
+// From a chain that is new to the process to a loaded kernel: with NVRTC, against a bare kernel with the same options
+// in the same run; from a warm disk cache, and beside it from a bundle; by number of operations; and by several threads
+// at once.
 //   epifuse_bench_cold_start [--device cuda|stub] [--json FILE] [--check]
-// With the stub driver all but the driver's own module load is measured, without a GPU. Where a machine is shared, CPU times say more than
-// wall times: both are told.
+// With the stub driver all but the driver's own module load is measured, without a GPU. Where a machine is shared, CPU
+// times say more than wall times: both are told.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -173,8 +174,8 @@ Json first_hits(const fs::path& directory, const std::string& device) {
   return {{"case", mixes().front().name}, {"ms", Times::rounded(median(times.wall))}};
 }
 
-// In a process of its own: all that it does, from its start to the first launch. Prints the milliseconds since main() began, and those that the
-// process ran on a core since it was started.
+// In a process of its own: all that it does, from its start to the first launch. Prints the milliseconds since main()
+// began, and those that the process ran on a core since it was started.
 int first_launch(const std::string& from, const fs::path& path, std::chrono::steady_clock::time_point start) {
   EngineOptions options{.disk_cache = from == "disk"};
   if (from == "disk") options.cache_directory = path;
@@ -234,8 +235,8 @@ Json process_starts(const fs::path& directory, const std::string& device, int ar
   return Json::array({{{"from", "disk"}, {"start", disk.json()}}, {{"from", "bundle"}, {"start", bundled.json()}}});
 }
 
-// A new engine each time. Beside it in turn, what of it is the driver's (loading an equal image, finding the kernel, reading its attributes)
-// and what is parsing, planning and emitting.
+// A new engine each time. Beside it in turn, what of it is the driver's (loading an equal image, finding the kernel,
+// reading its attributes) and what is parsing, planning and emitting.
 Json disk_hits(const fs::path& directory, int architecture) {
   const EngineOptions options{.disk_cache = true, .cache_directory = directory};
   const auto context = std::make_shared<const runtime::Context>(0);

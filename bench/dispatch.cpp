@@ -1,7 +1,8 @@
-// What a launch costs the CPU beyond the driver's cuLaunchKernel: repeated launches, new shapes, one thread and eight on eight streams.
+// What a launch costs the CPU beyond the driver's cuLaunchKernel: repeated launches, new shapes, one thread and eight
+// on eight streams.
 //   epifuse_bench_dispatch [--device cuda|stub|busy] [--json FILE] [--check]
-// With the stub driver it needs no GPU. Raw and own launches take turns, so that the machine's moods meet both alike; what is told are
-// medians over bursts.
+// With the stub driver it needs no GPU. Raw and own launches take turns, so that the machine's moods meet both alike;
+// what is told are medians over bursts.
 #include <algorithm>
 #include <barrier>
 #include <cmath>
@@ -124,8 +125,9 @@ Json run(const Case& c, Engine& engine, const runtime::SharedContext& context) {
 
 // In nanoseconds over a raw launch: what is aimed at, and how much more a busy machine is allowed.
 constexpr double kRepeated = 150, kNewShape = 500, kSlack = 6;
-// A raw launch against the stub on the host of dispatch-stub.json: a call that touches no memory, so it takes longer elsewhere by what that host is
-// slower (of those that CI has met up to five times; repeated launches and new shapes there by as much).
+// A raw launch against the stub on the host of dispatch-stub.json: a call that touches no memory, so it takes longer
+// elsewhere by what that host is slower (of those that CI has met up to five times; repeated launches and new shapes
+// there by as much).
 constexpr double kRawOfRecord = 5.1;
 // Judged by the fastest tenth of the bursts: others' work makes some slower, a mistake all.
 constexpr const char* kJudged = "ns_10%";

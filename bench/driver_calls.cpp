@@ -1,8 +1,8 @@
-// Where the time of a launch goes: what each driver call costs, alone and after a launch that has left the caches to the driver; and
-// EpiFuse's own launch, part by part.
+// Where the time of a launch goes: what each driver call costs, alone and after a launch that has left the caches to
+// the driver; and EpiFuse's own launch, part by part.
 //   epifuse_bench_driver_calls [--device cuda|stub|busy] [--json FILE]
-// Each row is a burst of launches, each with something before it; rows take turns, and what is told is the median difference to the plain
-// launches of the same round. "busy" is a stub that runs over code and data as a driver does.
+// Each row is a burst of launches, each with something before it; rows take turns, and what is told is the median
+// difference to the plain launches of the same round. "busy" is a stub that runs over code and data as a driver does.
 #include <cmath>
 #include <cstdio>
 #include <functional>

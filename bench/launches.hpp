@@ -1,4 +1,5 @@
-// The launches that dispatch.cpp and driver_calls.cpp measure: chains with their tensors, and the driver's own launch of the same kernel.
+// The launches that dispatch.cpp and driver_calls.cpp measure: chains with their tensors, and the driver's own launch
+// of the same kernel.
 #pragma once
 
 #include <array>

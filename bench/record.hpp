@@ -1,4 +1,5 @@
-// What the C++ benchmarks share: their command line, medians, and the format of their records, which is that of record.py.
+// What the C++ benchmarks share: their command line, medians, and the format of their records, which is that of
+// record.py.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// The drivers that the benchmarks run against without a GPU: one that does nothing, and one whose launch does to the processor's caches and
-// branch predictor what a real driver's does, as it runs code and touches memory that have nothing to do with EpiFuse.
+// The drivers that the benchmarks run against without a GPU: one that does nothing, and one whose launch does to the
+// processor's caches and branch predictor what a real driver's does, as it runs code and touches memory that have
+// nothing to do with EpiFuse.
 #pragma once
 
 #include <array>

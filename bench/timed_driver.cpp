@@ -1,5 +1,6 @@
-// NVIDIA's driver with a clock around cuLaunchKernel: what of a call is the driver's launch, and what is not. bench/python_overhead.py builds it
-// and names it in EPIFUSE_LIBCUDA; all other functions are found in libcuda.so.1, which it needs.
+// NVIDIA's driver with a clock around cuLaunchKernel: what of a call is the driver's launch, and what is not.
+// bench/python_overhead.py builds it and names it in EPIFUSE_LIBCUDA; all other functions are found in libcuda.so.1,
+// which it needs.
 #include <dlfcn.h>
 
 #include <chrono>

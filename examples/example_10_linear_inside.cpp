@@ -1,5 +1,6 @@
-// Example 10: the chain inside the product's kernel, beside the pair of cuBLASLt and a tail. One launch each: the first two are a linear layer with what
-// stands behind it, the third is SwiGLU, two linear layers of one input. Needs an sm_90 GPU.
+// Example 10: the chain inside the product's kernel, beside the pair of cuBLASLt and a tail. One launch each: the first
+// two are a linear layer with what stands behind it, the third is SwiGLU, two linear layers of one input. Needs an
+// sm_90 GPU.
 #include <cmath>
 #include <cstdio>
 #include <string>

@@ -1,6 +1,6 @@
-// Example 11: the two tails of a language model in fp8, each between two products. Attention's output projection, then residual + RMSNorm + fp8;
-// the MLP's first product, then silu(gate) * up in fp8. Both write a scale for each 128 numbers where the next product looks for it. Without
-// a GPU the CPU device computes small shapes and verifies them.
+// Example 11: the two tails of a language model in fp8, each between two products. Attention's output projection, then
+// residual + RMSNorm + fp8; the MLP's first product, then silu(gate) * up in fp8. Both write a scale for each 128
+// numbers where the next product looks for it. Without a GPU the CPU device computes small shapes and verifies them.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,5 +1,5 @@
-// Example 2: a linear layer without bias, then relu(x + bias): what cuBLASLt could fuse, to compare with. And both as one launch, where the product hosts
-// the chain: in f16 on sm_90 one kernel.
+// Example 2: a linear layer without bias, then relu(x + bias): what cuBLASLt could fuse, to compare with. And both as
+// one launch, where the product hosts the chain: in f16 on sm_90 one kernel.
 #include "common/linear.hpp"
 #include "common/session.hpp"
 

@@ -1,4 +1,5 @@
-// Example 3: a convolution, then group_norm(sigmoid((x + bias) * scale)): all of the model behind the layer, in one kernel.
+// Example 3: a convolution, then group_norm(sigmoid((x + bias) * scale)): all of the model behind the layer, in one
+// kernel.
 #include <cmath>
 
 #include "common/convolution.hpp"

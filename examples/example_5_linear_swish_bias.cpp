@@ -1,5 +1,5 @@
-// Example 5: a linear layer with bias, then group_norm(x * sigmoid(x) + bias2): swish, a second bias and GroupNorm, which no
-// library epilogue has, in one kernel.
+// Example 5: a linear layer with bias, then group_norm(x * sigmoid(x) + bias2): swish, a second bias and GroupNorm,
+// which no library epilogue has, in one kernel.
 #include <cmath>
 
 #include "common/linear.hpp"

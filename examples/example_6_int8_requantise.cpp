@@ -1,5 +1,5 @@
-// Example 6: an INT8 matrix product into i32, requantised to i8 with a scale and a bias per channel, and relu. And both as one launch: on sm_90 one kernel,
-// which writes one byte for each element, where the two write five and read four.
+// Example 6: an INT8 matrix product into i32, requantised to i8 with a scale and a bias per channel, and relu. And both
+// as one launch: on sm_90 one kernel, which writes one byte for each element, where the two write five and read four.
 #include <cmath>
 
 #include "common/linear.hpp"

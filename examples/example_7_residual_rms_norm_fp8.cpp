@@ -1,5 +1,6 @@
-// Example 7: a linear layer, then what a transformer does between two of them: the residual is added, RMSNorm taken, and its
-// result quantised to fp8 for the next product, with the largest magnitude for the next scale. One kernel, three results.
+// Example 7: a linear layer, then what a transformer does between two of them: the residual is added, RMSNorm taken,
+// and its result quantised to fp8 for the next product, with the largest magnitude for the next scale. One kernel,
+// three results.
 #include <algorithm>
 #include <cmath>
 
@@ -15,11 +16,12 @@ using Bias = examples::Linear::Bias;
 constexpr examples::LinearShape kFull{.rows = 8192, .inputs = 4096, .outputs = 4096};
 constexpr examples::LinearShape kSmall{.rows = 33, .inputs = 64, .outputs = 48};
 constexpr double kEps = 1e-6;
-/// From the magnitudes of an earlier step, as in training: what is expected to be the largest becomes f8e4m3's largest, 448.
+/// From the magnitudes of an earlier step, as in training: what is expected to be the largest becomes f8e4m3's largest,
+/// 448.
 constexpr double kInverseScale = 448.0 / 16.0;
 
-/// The tail in plain double precision, from one row's y, residual and weight. The kernel stores h rounded, but goes on with
-/// the sum that it holds.
+/// The tail in plain double precision, from one row's y, residual and weight. The kernel stores h rounded, but goes on
+/// with the sum that it holds.
 examples::Values reference(const examples::Values& in) {
   std::vector<double> h = in[0];
   for (std::size_t i = 0; i < h.size(); ++i) h[i] += in[1][i];
@@ -41,8 +43,8 @@ void run(examples::Session& session, ef::DType dtype) {
   examples::Linear linear(engine, shape, dtype, Bias::none);
   const auto produce = [&](const ef::OutputView& y) { linear.forward(y, stream); };
 
-  // The tail: results of two shapes and three types. Writing to f8e4m3 rounds and saturates; the scale is a number given at
-  // each launch.
+  // The tail: results of two shapes and three types. Writing to f8e4m3 rounds and saturates; the scale is a number
+  // given at each launch.
   const auto x = ef::input("x"), residual = ef::input("residual"), weight = ef::input("weight");
   const auto h = x + residual;
   const auto y_norm = ef::rms_norm(h, weight, kEps);

@@ -1,5 +1,5 @@
-// Example 8: the scores of attention, q · kᵀ for every head, then softmax(where(mask, x * scale, -inf)). The chain is given as
-// text here, and the mask broadcasts over the heads.
+// Example 8: the scores of attention, q · kᵀ for every head, then softmax(where(mask, x * scale, -inf)). The chain is
+// given as text here, and the mask broadcasts over the heads.
 #include <cmath>
 #include <limits>
 
@@ -21,8 +21,8 @@ struct Attention {
 };
 constexpr Attention kFull{.batch = 16, .heads = 12, .queries = 1024, .keys = 1024, .head_size = 64};
 constexpr Attention kSmall{.batch = 2, .heads = 3, .queries = 33, .keys = 48, .head_size = 64};
-/// With keys of deviation 1 this would be 1/sqrt(head_size); these have a deviation of that much already, and a few times
-/// their scores make rows that are far from flat.
+/// With keys of deviation 1 this would be 1/sqrt(head_size); these have a deviation of that much already, and a few
+/// times their scores make rows that are far from flat.
 constexpr double kScale = 3;
 
 /// Query q sees the keys up to its own, of a sequence that is shorter in every further element of the batch.

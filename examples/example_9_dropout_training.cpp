@@ -1,5 +1,6 @@
-// Example 9: training. A linear layer without bias, then dropout(gelu(x + bias)); and backward, where the product of the layer behind it gives the
-// gradient of that, and one kernel makes of it the gradients of x and of the bias. The mask is drawn twice and stored nowhere.
+// Example 9: training. A linear layer without bias, then dropout(gelu(x + bias)); and backward, where the product of
+// the layer behind it gives the gradient of that, and one kernel makes of it the gradients of x and of the bias. The
+// mask is drawn twice and stored nowhere.
 #include "common/linear.hpp"
 #include "common/session.hpp"
 

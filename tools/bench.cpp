@@ -202,7 +202,8 @@ Json to_json(const Outcome& o) {
 
 // ---- several chains
 
-// The chains of a command line, each with the operands that it mentions. What none mentions stays, to be refused as unknown.
+// The chains of a command line, each with the operands that it mentions. What none mentions stays, to be refused as
+// unknown.
 std::vector<TaskOptions> tasks_of(const BenchOptions& options) {
   std::vector<std::string> chains = {options.task.chain};
   chains.insert(chains.end(), options.others.begin(), options.others.end());

@@ -33,7 +33,8 @@ struct Measurement {
 double quantile(std::span<const double> samples, double share);
 double median(std::span<const double> samples);
 
-/// Error(out_of_memory) if the GPU cannot hold the task and a copy of its bytes: before the host prepares gigabytes for it.
+/// Error(out_of_memory) if the GPU cannot hold the task and a copy of its bytes: before the host prepares gigabytes for
+/// it.
 void require_gpu_memory(int device, const Task& task, const Traffic& traffic);
 
 Measurement measure_on_cpu(Engine& engine, const Task& task, const HostData& data, const Traffic& traffic,

@@ -1,5 +1,6 @@
-// Timing on a GPU: events around launches that rotate through enough memory that nothing is found in the L2 cache again, in turn with
-// device copies of the same number of bytes. Short launches are replayed from a CUDA graph, where the host costs nothing.
+// Timing on a GPU: events around launches that rotate through enough memory that nothing is found in the L2 cache
+// again, in turn with device copies of the same number of bytes. Short launches are replayed from a CUDA graph, where
+// the host costs nothing.
 #include <algorithm>
 #include <cmath>
 #include <utility>

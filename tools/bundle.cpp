@@ -1,4 +1,5 @@
-// `epifuse bundle`: compiles the kernels of a list of launches into one file, on a machine that need not have a GPU, and shows what is in one.
+// `epifuse bundle`: compiles the kernels of a list of launches into one file, on a machine that need not have a GPU,
+// and shows what is in one.
 #include <algorithm>
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,5 @@
-// `epifuse completion`: scripts that complete the command's words in a shell, made from the subcommands and options that are there.
+// `epifuse completion`: scripts that complete the command's words in a shell, made from the subcommands and options
+// that are there.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// What timing on a GPU needs from the driver and the public API does not offer: events, streams, graphs, copies on the device. The
-// driver is opened at run time; the few types and constants of its stable C ABI are declared here.
+// What timing on a GPU needs from the driver and the public API does not offer: events, streams, graphs, copies on the
+// device. The driver is opened at run time; the few types and constants of its stable C ABI are declared here.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,9 @@ class GpuSession {
 
   /// Records what `enqueue` puts on the stream; the replay puts it there again. Recordings live as long as the session.
   std::function<void()> record(const std::function<void()>& enqueue);
-  /// Seconds on the device of enqueue(0), enqueue(1), … enqueue(count - 1), each between two events. Everything is queued first, so
-  /// that the device never waits for the host in between; the first one, where it may, belongs to a warm-up.
+  /// Seconds on the device of enqueue(0), enqueue(1), … enqueue(count - 1), each between two events. Everything is
+  /// queued first, so that the device never waits for the host in between; the first one, where it may, belongs to a
+  /// warm-up.
   std::vector<double> time(int count, const std::function<void(int)>& enqueue);
 
  private:

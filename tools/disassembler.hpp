@@ -5,7 +5,8 @@
 
 namespace epifuse::tool {
 
-/// Error(io) that says what to install if neither nvdisasm nor cuobjdump is found, or with the tool's own words if it fails.
+/// Error(io) that says what to install if neither nvdisasm nor cuobjdump is found, or with the tool's own words if it
+/// fails.
 std::string disassemble(const std::string& cubin);
 
 }  // namespace epifuse::tool

@@ -58,7 +58,8 @@ class Subject {
     }
     return *inspection_;
   }
-  /// The GPU that --arch describes; what it leaves open is that of the GPU at hand if it is of the architecture, else a usual one's.
+  /// The GPU that --arch describes; what it leaves open is that of the GPU at hand if it is of the architecture, else a
+  /// usual one's.
   PlanTarget target() {
     if (options_.target && options_.target->multiprocessors > 0) return *options_.target;
     if (gpu() && gpu()->architecture == architecture())

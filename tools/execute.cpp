@@ -1,5 +1,5 @@
-// Host memory in, host memory out. On a GPU every tensor's whole memory travels, gaps and alignment included, so that a device sees
-// exactly the layout that was asked for.
+// Host memory in, host memory out. On a GPU every tensor's whole memory travels, gaps and alignment included, so that a
+// device sees exactly the layout that was asked for.
 #include "execute.hpp"
 
 #include <utility>

@@ -146,7 +146,8 @@ bool is_column_major(const TensorView& view) noexcept { return has_strides(view,
 
 namespace {
 
-// Whether no two elements share memory, as far as strides tell: in the order of their size, each steps over all before it.
+// Whether no two elements share memory, as far as strides tell: in the order of their size, each steps over all before
+// it.
 bool are_apart(const TensorView& view) {
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride, extent
   for (int i = 0; i < view.shape.size(); ++i) {

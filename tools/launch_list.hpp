@@ -13,18 +13,20 @@ namespace epifuse::tool {
 
 class LaunchList {
  public:
-  /// "-" is standard input. Lines that are no launch are told at once, and count as failed. Error for a file that cannot be read.
+  /// "-" is standard input. Lines that are no launch are told at once, and count as failed. Error for a file that
+  /// cannot be read.
   explicit LaunchList(const std::string& path);
 
   const std::vector<Preparation>& list() const noexcept { return list_; }
   std::size_t count() const noexcept { return list_.size() + refused_; }
   std::size_t failed() const noexcept { return failed_; }
 
-  /// Compiles each launch for each of `targets`, and for the GPU that its own line names. Refuses a launch that is for none.
+  /// Compiles each launch for each of `targets`, and for the GPU that its own line names. Refuses a launch that is for
+  /// none.
   void precompile(Precompiler& precompiler, const std::vector<PlanTarget>& targets, unsigned threads);
 
-  /// Calls `prepare` with what tells of its progress, and says on standard error which lines fail and, on a terminal, how far it is. `line_of` says
-  /// which of list() an entry is of. A machine without a compiler ends the work at once.
+  /// Calls `prepare` with what tells of its progress, and says on standard error which lines fail and, on a terminal,
+  /// how far it is. `line_of` says which of list() an entry is of. A machine without a compiler ends the work at once.
   using Progress = std::function<void(const PreparationProgress&)>;
   void prepare(const std::function<void(const Progress&)>& prepare,
                const std::function<std::size_t(std::size_t)>& line_of);

@@ -40,7 +40,8 @@ void print_asked_for(const CLI::App& app, const CLI::ParseError& asked) {
   epifuse::tool::write_output(text.str());
 }
 
-// For CLI11: in reverse order. It would take the next argument for the value of "--seed="; that option's value is empty.
+// For CLI11: in reverse order. It would take the next argument for the value of "--seed="; that option's value is
+// empty.
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments;
   bool options = true;

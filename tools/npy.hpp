@@ -17,7 +17,8 @@ NpyHeader inspect_npy(const std::filesystem::path& path, std::string_view operan
 TensorInfo npy_tensor_info(const NpyHeader& header, std::string_view operand);
 HostTensor read_npy(const std::filesystem::path& path, std::string_view operand);
 
-/// Stages `view` as a .npy file; types that NumPy lacks become f32. Column-major tensors keep their order, others become row-major.
+/// Stages `view` as a .npy file; types that NumPy lacks become f32. Column-major tensors keep their order, others
+/// become row-major.
 StagedFile stage_npy(const std::filesystem::path& path, const TensorView& view);
 
 }  // namespace epifuse::tool

@@ -1,4 +1,5 @@
-// A .npy header is a Python dictionary literal with three keys. Files come from anywhere, so nothing in them is believed.
+// A .npy header is a Python dictionary literal with three keys. Files come from anywhere, so nothing in them is
+// believed.
 #include "npy_header.hpp"
 
 #include <array>

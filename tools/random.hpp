@@ -1,4 +1,5 @@
-// Random operands: the same on every machine for a seed, a name and a type, whatever the layout and the number of cores.
+// Random operands: the same on every machine for a seed, a name and a type, whatever the layout and the number of
+// cores.
 #pragma once
 
 #include <cstdint>

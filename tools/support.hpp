@@ -78,7 +78,8 @@ inline std::optional<double> parse_number(std::string_view text) noexcept {
   return value;
 }
 
-/// body(first, last) over pieces of [0, count) on all cores. Pieces start at multiples of `grain`. `body` must not throw.
+/// body(first, last) over pieces of [0, count) on all cores. Pieces start at multiples of `grain`. `body` must not
+/// throw.
 template <class Body>
 void parallel_pieces(std::uint64_t count, std::uint64_t grain, const Body& body) {
   const std::uint64_t grains = (count + grain - 1) / grain;

@@ -66,8 +66,8 @@ std::optional<Epilogue> without_scalars(const std::string& text) {
   }
 }
 
-// The operands that have a number for their value are scalars. Only those that the chain mentions: parse would take the others
-// for declarations, and a misspelt name would go unnoticed.
+// The operands that have a number for their value are scalars. Only those that the chain mentions: parse would take the
+// others for declarations, and a misspelt name would go unnoticed.
 Epilogue parse_with(const TaskOptions& options, const Specs& specs) {
   const std::optional<Epilogue> tail = without_scalars(options.chain);
   std::vector<std::string> scalars;

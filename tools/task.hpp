@@ -1,5 +1,5 @@
-// What one command line asks for: the chain, its operands in order, its results with their types and layouts. `run`, `dump` and
-// `bench` start here.
+// What one command line asks for: the chain, its operands in order, its results with their types and layouts. `run`,
+// `dump` and `bench` start here.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ struct Task {
   /// Views of no memory, for planning: as aligned as the real ones will be, and far from each other.
   std::vector<TensorView> planned_inputs() const;
   std::vector<OutputView> planned_outputs() const;
-  /// Plans and emits for the shapes, types, strides and alignments, without memory. Throws for everything that does not fit.
+  /// Plans and emits for the shapes, types, strides and alignments, without memory. Throws for everything that does not
+  /// fit.
   Inspection inspect(const PlanTarget& target = {}) const;
 };
 
@@ -58,7 +59,8 @@ struct Task {
 Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt);
 /// The gradient that --gradient asks for; what is wrong with that names the option.
 Gradient gradient_of(const Epilogue& tail, const TaskOptions& options);
-/// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their value.
+/// The chain alone: operands may be missing, for what needs no shapes. Scalars are the names with a number for their
+/// value.
 Epilogue parse_chain(const TaskOptions& options);
 /// Whether a chain's text has that word.
 bool mentions(std::string_view text, std::string_view name);

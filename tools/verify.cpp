@@ -21,7 +21,8 @@ struct Box {
   Dims extent;
 };
 
-// As many whole inner dimensions as fit, a piece of the next one, single steps of the rest. `where(n)` chooses among n places.
+// As many whole inner dimensions as fit, a piece of the next one, single steps of the rest. `where(n)` chooses among n
+// places.
 template <class Where>
 Box choose_box(const Dims& shape, const Where& where) {
   Box box{shape, shape};
@@ -62,8 +63,8 @@ TensorView part_of(const TensorView& view, const Box& box) {
   return part;
 }
 
-// What rounding explains, relative to the largest value of the box: one or two units in the last place of a small type; in f32 and
-// f64 what a chain makes of differences of an ulp between the devices' functions.
+// What rounding explains, relative to the largest value of the box: one or two units in the last place of a small type;
+// in f32 and f64 what a chain makes of differences of an ulp between the devices' functions.
 double tolerance(DType type) {
   switch (type) {
     case DType::f64:
@@ -116,8 +117,8 @@ const int* written_input(const Task& task, std::size_t output) {
   return task.tail.destinations()[output].empty() ? nullptr : task.input_under(output);
 }
 
-// A chain with reductions is computed again as a whole: any part of a result may depend on all of an operand. So is one over packed tensors, of
-// which no box can be cut.
+// A chain with reductions is computed again as a whole: any part of a result may depend on all of an operand. So is one
+// over packed tensors, of which no box can be cut.
 Verification verify_whole(const Task& task, const HostData& data) {
   std::vector<TensorView> inputs;
   std::vector<HostTensor> expected;

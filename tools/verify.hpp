@@ -1,4 +1,5 @@
-// Compares results with the CPU device on samples: boxes of the output, computed again from the operands' matching parts.
+// Compares results with the CPU device on samples: boxes of the output, computed again from the operands' matching
+// parts.
 #pragma once
 
 #include <cstdint>

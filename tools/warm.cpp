@@ -1,4 +1,5 @@
-// `epifuse warm`: compiles the kernels of a list of launches on all cores, so that the processes that need them find them on disk.
+// `epifuse warm`: compiles the kernels of a list of launches on all cores, so that the processes that need them find
+// them on disk.
 #include <memory>
 #include <string>
 #include <vector>

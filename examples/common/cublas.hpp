@@ -1,5 +1,5 @@
-// What the products of the examples share of cuBLASLt: owners of its handles, descriptions of matrices, the choice of an algorithm. For
-// common/linear.cpp and common/linear_fp8.cpp.
+// What the products of the examples share of cuBLASLt: owners of its handles, descriptions of matrices, the choice of
+// an algorithm. For common/linear.cpp and common/linear_fp8.cpp.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,8 @@ std::string cublas_library();
 
 CublasHandle open_cublas();
 
-/// y = x · wᵀ of row-major matrices. Column-major, as cuBLASLt has them, this is yᵀ = w · xᵀ: w comes first and is the one to transpose.
+/// y = x · wᵀ of row-major matrices. Column-major, as cuBLASLt has them, this is yᵀ = w · xᵀ: w comes first and is the
+/// one to transpose.
 CublasProduct describe_product(cublasComputeType_t compute, cudaDataType_t scale);
 
 template <typename T>
@@ -38,8 +39,8 @@ void set_attribute(const CublasProduct& product, cublasLtMatmulDescAttributes_t 
   check_cublas(cublasLtMatmulDescSetAttribute(product.get(), attribute, &value, sizeof value), what);
 }
 
-/// cuBLASLt's matrices are column-major, so a row-major matrix is its own transpose there: `length` numbers in a row are a column. A batch
-/// of them lies one behind the other.
+/// cuBLASLt's matrices are column-major, so a row-major matrix is its own transpose there: `length` numbers in a row
+/// are a column. A batch of them lies one behind the other.
 CublasMatrix describe_matrix(cudaDataType_t type, std::int64_t batches, std::int64_t rows, std::int64_t length);
 
 /// Asks for the best algorithm. A success means that there is one; else the status says why not.

@@ -13,8 +13,8 @@ namespace ef = epifuse;
 /// Number of elements of a shape.
 std::int64_t count_of(const ef::Dims& shape) noexcept;
 
-/// Fills a dense device tensor (f32, f16, bf16, f8e4m3 or i8) with normal numbers times `scale`, rounded to its type. The same seed
-/// gives the same numbers on every machine and with any number of threads.
+/// Fills a dense device tensor (f32, f16, bf16, f8e4m3 or i8) with normal numbers times `scale`, rounded to its type.
+/// The same seed gives the same numbers on every machine and with any number of threads.
 void fill_normal(const ef::OutputView& tensor, double scale, std::uint64_t seed);
 
 /// A dense tensor on the engine's device, filled as above.

@@ -1,5 +1,5 @@
-// A linear layer, y = x · wᵀ (+ bias), computed by cuBLASLt: the producer of examples 2, 5, 6 and 7; a batch of such products,
-// as the q · kᵀ of attention, is that of example 8.
+// A linear layer, y = x · wᵀ (+ bias), computed by cuBLASLt: the producer of examples 2, 5, 6 and 7; a batch of such
+// products, as the q · kᵀ of attention, is that of example 8.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace examples {
 
-/// x is rows × inputs, w is outputs × inputs, y is rows × outputs; all of them row-major, as in PyTorch. With `batches` each of
-/// the three has so many of these matrices, one behind the other.
+/// x is rows × inputs, w is outputs × inputs, y is rows × outputs; all of them row-major, as in PyTorch. With `batches`
+/// each of the three has so many of these matrices, one behind the other.
 struct LinearShape {
   std::int64_t rows;
   std::int64_t inputs;
@@ -25,8 +25,8 @@ class Linear {
  public:
   enum class Bias { none, in_epilogue };
 
-  /// Random x and w from a fixed seed: f32, f16 and bf16 normal, w scaled by 1/sqrt(inputs); i8 normal with deviation 30,
-  /// results in i32.
+  /// Random x and w from a fixed seed: f32, f16 and bf16 normal, w scaled by 1/sqrt(inputs); i8 normal with deviation
+  /// 30, results in i32.
   Linear(ef::Engine& engine, const LinearShape& shape, ef::DType dtype, Bias bias);
 
   /// Type and shape [rows, outputs] or [batches, rows, outputs] of the result.

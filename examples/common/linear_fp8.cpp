@@ -16,7 +16,8 @@ constexpr double kStoredDeviation = 100;
 /// The first release of cuBLASLt with scales of 1×128 and 128×128.
 constexpr std::size_t kFirstWithBlocks = 120900;
 
-/// cuBLASLt wants as many scales in a row of blocks of w as a multiple of 4 has; those behind the last block are not used.
+/// cuBLASLt wants as many scales in a row of blocks of w as a multiple of 4 has; those behind the last block are not
+/// used.
 std::int64_t padded_blocks(std::int64_t inputs) { return (inputs / kScaleBlock + 3) / 4 * 4; }
 
 /// Between a half and three halves of what gives the weights their deviation: no two blocks may change places unseen.

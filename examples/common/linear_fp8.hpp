@@ -1,5 +1,6 @@
-// A linear layer in fp8, y = x · wᵀ, with a scale for each 128 numbers of x and one for each 128×128 of w, as DeepSeek-V3 has them and
-// cuBLASLt computes them on GPUs of sm_90: the products of example 11. Where cuBLASLt does not, EpiFuse multiplies in f32.
+// A linear layer in fp8, y = x · wᵀ, with a scale for each 128 numbers of x and one for each 128×128 of w, as
+// DeepSeek-V3 has them and cuBLASLt computes them on GPUs of sm_90: the products of example 11. Where cuBLASLt does
+// not, EpiFuse multiplies in f32.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace examples {
 /// The numbers of a row that share a scale, and the rows and the columns of a weight that do.
 inline constexpr std::int64_t kScaleBlock = 128;
 
-/// Numbers in f8e4m3 [rows, inputs], dense, and their scales in f32 [rows, inputs / 128], which lie as `transposed_scales` puts them. A number
-/// counts as itself times its scale.
+/// Numbers in f8e4m3 [rows, inputs], dense, and their scales in f32 [rows, inputs / 128], which lie as
+/// `transposed_scales` puts them. A number counts as itself times its scale.
 struct Fp8 {
   ef::TensorView values;
   ef::TensorView scales;
@@ -26,8 +27,8 @@ struct Fp8 {
 
 class LinearFp8 {
  public:
-  /// Random weights from `seed`, of deviation 1/sqrt(inputs) once they are scaled. Throws Failure unless inputs and outputs are multiples of
-  /// 128 and rows one of 16.
+  /// Random weights from `seed`, of deviation 1/sqrt(inputs) once they are scaled. Throws Failure unless inputs and
+  /// outputs are multiples of 128 and rows one of 16.
   LinearFp8(ef::Engine& engine, const LinearShape& shape, std::uint64_t seed);
   ~LinearFp8();
   LinearFp8(const LinearFp8&) = delete;

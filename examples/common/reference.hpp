@@ -1,5 +1,5 @@
-// Normalisations as plain loops in double precision, over the elements of one group: what the examples with reductions are
-// verified against. Nothing of EpiFuse is called here.
+// Normalisations as plain loops in double precision, over the elements of one group: what the examples with reductions
+// are verified against. Nothing of EpiFuse is called here.
 #pragma once
 
 #include <span>

@@ -144,8 +144,8 @@ std::string type_text(ef::DType from, std::span<const ef::DType> to) {
   return name + " to " + results;
 }
 
-/// A chain without reductions is verified element by element, one with random numbers as a whole, the others against their
-/// reference.
+/// A chain without reductions is verified element by element, one with random numbers as a whole, the others against
+/// their reference.
 Verdict verify(const Case& work, const Slot& slot) {
   const std::vector<ef::TensorView> inputs = inputs_of(work, slot.y);
   if (work.reference) return verify_groups(*work.reference, slot.out, inputs);

@@ -75,8 +75,8 @@ class Session {
     return options_.small || !timed_ ? small : full;
   }
 
-  /// Runs all once and verifies their results, then measures producer, tail, copy, pair, the one launch of both, the consumer and all three
-  /// in turns, and reports.
+  /// Runs all once and verifies their results, then measures producer, tail, copy, pair, the one launch of both, the
+  /// consumer and all three in turns, and reports.
   void run(const Case& work);
 
   /// Prints a remark below the table.

@@ -28,8 +28,9 @@ struct Tolerance {
 constexpr Tolerance kTailTolerances[] = {
     {ef::DType::f32, 2e-6, 2e-6}, {ef::DType::f16, 0x1p-10, 2e-6}, {ef::DType::i8, 0, 0.5 + 1e-3, -128, 127}};
 
-/// With reductions: sums of up to some hundred thousand elements in f32, and what dividing by a small deviation makes of the
-/// roundings before it. bf16: one unit in the last place besides. f8: half a unit at most, down to the smallest denormals.
+/// With reductions: sums of up to some hundred thousand elements in f32, and what dividing by a small deviation makes
+/// of the roundings before it. bf16: one unit in the last place besides. f8: half a unit at most, down to the smallest
+/// denormals.
 constexpr Tolerance kGroupTolerances[] = {{ef::DType::f32, 1e-5, 1e-5},
                                           {ef::DType::f16, 0x1p-10, 2e-5},
                                           {ef::DType::bf16, 0x1p-7, 2e-5},
@@ -42,7 +43,8 @@ constexpr Tolerance kProducerTolerances[] = {{ef::DType::f32, 5e-5, 5e-5},
                                              {ef::DType::bf16, 0x1p-7, 2e-3},
                                              {ef::DType::i32, 0, 0}};
 
-/// Of producer and tail as one launch: what both may be off by. Where the two run apart, a product of 16 bits is rounded in between.
+/// Of producer and tail as one launch: what both may be off by. Where the two run apart, a product of 16 bits is
+/// rounded in between.
 constexpr Tolerance kTogetherTolerances[] = {
     {ef::DType::f32, 5e-5, 5e-5}, {ef::DType::f16, 0x1p-9, 2e-3}, {ef::DType::i8, 0, 0.5 + 1e-3, -128, 127}};
 
@@ -99,8 +101,8 @@ ef::Dims coordinates_of(const ef::TensorView& tensor, std::int64_t offset) {
   return at;
 }
 
-/// Coordinates in the box of these extents of its element number `index`, in row-major order, or of a group in the grid of
-/// groups.
+/// Coordinates in the box of these extents of its element number `index`, in row-major order, or of a group in the grid
+/// of groups.
 ef::Dims coordinates_in(const ef::Dims& extents, std::int64_t index) {
   const ef::Dims strides = ef::row_major(extents);
   ef::Dims at;
@@ -163,7 +165,8 @@ struct Box {
   ef::Dims extents;
 };
 
-/// What of a result belongs to the group of the first operand (of this shape) that begins there: each dimension has as many groups in both.
+/// What of a result belongs to the group of the first operand (of this shape) that begins there: each dimension has as
+/// many groups in both.
 Box box_of(const ef::TensorView& output, const ef::Dims& shape, const ef::Dims& group, const ef::Dims& begin) {
   Box box;
   for (int d = 0; d < shape.size(); ++d) {

@@ -1,5 +1,5 @@
-// Are the numbers right? A tail's outputs against the CPU device in double precision, those of a tail with reductions and a
-// producer's against plain loops.
+// Are the numbers right? A tail's outputs against the CPU device in double precision, those of a tail with reductions
+// and a producer's against plain loops.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ using Values = std::vector<std::vector<double>>;
 struct Reference {
   /// Extents of a group. Groups tile the tail's first operand, and every result of more than one element into as many.
   ef::Dims group;
-  /// From the operands' elements in a group, each broadcast to the group's extents, to the results' there. For a result of
-  /// one element, the largest of something over the whole tensor, it gives the largest of the group.
+  /// From the operands' elements in a group, each broadcast to the group's extents, to the results' there. For a result
+  /// of one element, the largest of something over the whole tensor, it gives the largest of the group.
   std::function<Values(const Values& inputs)> compute;
   /// Where vectors among the operands lie: along this dimension of the first operand, or as in NumPy along the last.
   std::optional<int> vectors_along = {};
@@ -46,17 +46,18 @@ std::vector<ef::Dims> sample_positions(const ef::TensorView& tensor, std::int64_
 /// differ by.
 Verdict verify_tail(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs);
 
-/// The same of a chain that ran inside its producer: the first operand, which was never written, is what `expected` says.
+/// The same of a chain that ran inside its producer: the first operand, which was never written, is what `expected`
+/// says.
 Verdict verify_inside(const ef::Epilogue& tail, const ef::TensorView& output, std::span<const ef::TensorView> inputs,
                       const std::function<double(const ef::Dims& at)>& expected);
 
-/// Recomputes full groups of all outputs with `reference`: some 4 million elements in groups at random, the first and the
-/// last among them, or all groups of a smaller tensor, or if an output is the largest of something over all groups.
+/// Recomputes full groups of all outputs with `reference`: some 4 million elements in groups at random, the first and
+/// the last among them, or all groups of a smaller tensor, or if an output is the largest of something over all groups.
 Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView> outputs,
                       std::span<const ef::TensorView> inputs);
 
-/// Recomputes all of all outputs, on the CPU device in f64: random numbers know where in their tensor they are. The tensors are
-/// dense and row-major.
+/// Recomputes all of all outputs, on the CPU device in f64: random numbers know where in their tensor they are. The
+/// tensors are dense and row-major.
 Verdict verify_whole(const ef::Epilogue& tail, std::span<const ef::OutputView> outputs,
                      std::span<const ef::TensorView> inputs, std::span<const double> scalars);
 

@@ -39,8 +39,9 @@ inline constexpr std::array kAllDTypes = {DType::f64,     DType::f32,    DType::
                                           DType::f8e5m2,  DType::i8,     DType::u8,  DType::i32,  DType::i64,
                                           DType::boolean, DType::f8e8m0, DType::i16, DType::u16,  DType::u32};
 
-/// Those of 4 bits: a byte holds two neighbours along the innermost dimension, the first in its lower half. A tensor of them is dense
-/// in row-major order, and its innermost dimension is a multiple of 16. Shapes and strides count elements.
+/// Those of 4 bits: a byte holds two neighbours along the innermost dimension, the first in its lower half. A tensor of
+/// them is dense in row-major order, and its innermost dimension is a multiple of 16. Shapes and strides count
+/// elements.
 inline constexpr std::array kPackedDTypes = {DType::f4e2m1, DType::i4, DType::u4};
 constexpr bool is_packed(DType type) noexcept { return type >= DType::f4e2m1; }
 
@@ -90,8 +91,8 @@ constexpr bool is_floating(DType type) noexcept {
   }
 }
 
-/// How elements of a C++ type are stored, for arrays that are filled from the program's own containers. Programs add theirs by a
-/// specialisation: `template <> inline constexpr DType epifuse::dtype_of<__half> = epifuse::DType::f16;`.
+/// How elements of a C++ type are stored, for arrays that are filled from the program's own containers. Programs add
+/// theirs by a specialisation: `template <> inline constexpr DType epifuse::dtype_of<__half> = epifuse::DType::f16;`.
 template <class T>
 inline constexpr std::nullptr_t dtype_of = nullptr;
 template <>
@@ -127,7 +128,8 @@ std::string_view to_string(DType type) noexcept;
 /// "f64, f32, …": all of them, between `separator`s.
 std::string dtype_names(std::string_view separator);
 
-/// The type of that name, or nothing. It may also be what NumPy, PyTorch, ml_dtypes or C call it: "bfloat16", "half", "e4m3".
+/// The type of that name, or nothing. It may also be what NumPy, PyTorch, ml_dtypes or C call it: "bfloat16", "half",
+/// "e4m3".
 std::optional<DType> parse_dtype(std::string_view name) noexcept;
 
 }  // namespace epifuse

@@ -35,12 +35,12 @@ class Epilogue {
   /// Names in `scalars` are run-time scalars, as if the text declared them. Errors point at the column with a caret.
   static Epilogue parse(std::string_view text, std::span<const std::string> scalars = {});
 
-  /// Tensor operands in the order in which launches take them by position: the order of their first use, unless the text declares another
-  /// (`input x, bias;`) or the other inputs() states it. In C++ the first use is the left operand's: `x + bias` has another order than
-  /// `bias + x`, so state it, or launch by name.
+  /// Tensor operands in the order in which launches take them by position: the order of their first use, unless the
+  /// text declares another (`input x, bias;`) or the other inputs() states it. In C++ the first use is the left
+  /// operand's: `x + bias` has another order than `bias + x`, so state it, or launch by name.
   const std::vector<std::string>& inputs() const noexcept;
-  /// The same epilogue, whose launches take the operands in this order: `ef::Epilogue{bias + x}.inputs({"x", "bias"})`. Throws
-  /// Error(invalid_argument) unless each operand is named once.
+  /// The same epilogue, whose launches take the operands in this order: `ef::Epilogue{bias + x}.inputs({"x", "bias"})`.
+  /// Throws Error(invalid_argument) unless each operand is named once.
   Epilogue inputs(std::initializer_list<std::string_view> order) const;
   Epilogue inputs(std::span<const std::string> order) const;
   /// Run-time scalars in the order in which launches take them.
@@ -48,23 +48,27 @@ class Epilogue {
   /// Results in order, by the names that the text gives them, otherwise "out" or "out0", "out1", ….
   std::vector<std::string> results() const;
 
-  /// By result the operand whose memory it is, since 'index_copy' writes into that; empty for results that have memory of their own. A launch takes the
-  /// operand's own view as that output.
+  /// By result the operand whose memory it is, since 'index_copy' writes into that; empty for results that have memory
+  /// of their own. A launch takes the operand's own view as that output.
   std::vector<std::string> destinations() const;
 
-  /// Whether each element of a result depends on the same element of the operands alone: no reductions, no shape operations.
+  /// Whether each element of a result depends on the same element of the operands alone: no reductions, no shape
+  /// operations.
   bool is_elementwise() const noexcept;
 
-  /// The shapes that the results have for operands of these shapes; memory and types play no part. Without reductions every result has the
-  /// shape that the operands broadcast to. Throws Error(invalid_argument) for shapes that do not fit, as a launch would.
+  /// The shapes that the results have for operands of these shapes; memory and types play no part. Without reductions
+  /// every result has the shape that the operands broadcast to. Throws Error(invalid_argument) for shapes that do not
+  /// fit, as a launch would.
   std::vector<Dims> result_shapes(std::span<const TensorView> inputs) const;
 
-  /// The types that the results have by default for operands of these types and numbers of dimensions: what PyTorch's promotion gives
-  /// (docs/guide/language.md). A launch takes any types for its outputs; callers that have none in mind allocate these.
+  /// The types that the results have by default for operands of these types and numbers of dimensions: what PyTorch's
+  /// promotion gives (docs/guide/language.md). A launch takes any types for its outputs; callers that have none in mind
+  /// allocate these.
   std::vector<DType> result_types(std::span<const TensorView> inputs) const;
 
-  /// What a launch computes in: f32, or f64 where an operand is f64, where the epilogue casts to it, and where integer results need it.
-  /// `results`: the types of the outputs. Statistics that one launch leaves for another are stored in this type.
+  /// What a launch computes in: f32, or f64 where an operand is f64, where the epilogue casts to it, and where integer
+  /// results need it. `results`: the types of the outputs. Statistics that one launch leaves for another are stored in
+  /// this type.
   DType compute_type(std::span<const TensorView> inputs, std::span<const DType> results) const;
 
   /// The epilogue as a chain, that is in the text language; parse(str()) is the same epilogue, with standard math.

@@ -1,11 +1,12 @@
-// Epilogues written in C++: operators and functions that build an expression. Nothing is computed here; an Expr is a small
-// shared handle to an immutable graph, safe to copy and to share between threads.
+// Epilogues written in C++: operators and functions that build an expression. Nothing is computed here; an Expr is a
+// small shared handle to an immutable graph, safe to copy and to share between threads.
 //
 //     auto x = ef::input("x"), bias = ef::input("bias");
 //     ef::Epilogue tail{ef::relu(x + bias) * 2};
 //
-// Functions have PyTorch's names, parameters, defaults and NaN behaviour; a number stands wherever an expression may. What an
-// operation refuses (a truth value where it takes numbers, say) is an Error(invalid_argument) of the Epilogue's constructor.
+// Functions have PyTorch's names, parameters, defaults and NaN behaviour; a number stands wherever an expression may.
+// What an operation refuses (a truth value where it takes numbers, say) is an Error(invalid_argument) of the Epilogue's
+// constructor.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ class Index;
 class Expr {
  public:
   /// A constant. Arithmetic among constants is done in f64, as Python does it; the result is rounded once to the
-  /// epilogue's compute type where it meets a tensor. As in PyTorch `x * 2` of integers is of integers, and `x * 2.0` of floats
-  /// (Epilogue::result_types).
+  /// epilogue's compute type where it meets a tensor. As in PyTorch `x * 2` of integers is of integers, and `x * 2.0`
+  /// of floats (Epilogue::result_types).
   Expr(double constant)
       : Expr(constant, DType::f32) {}  // NOLINT(google-explicit-constructor): numbers mix with expressions
   template <std::integral T>
@@ -44,8 +45,8 @@ class Expr {
       : Expr(static_cast<double>(constant), std::same_as<T, bool> ? DType::boolean : DType::i64) {}
   explicit Expr(std::shared_ptr<const ExprNode> node) noexcept : node_(std::move(node)) {}
 
-  /// Elements at other places, as NumPy writes it: `x[{ef::ellipsis, ef::Slice{.stop = 128}}]` is `x[..., :128]`, `x[{ef::newaxis}]` adds a
-  /// dimension of one element, `x[0]` takes one element of the first dimension, which goes.
+  /// Elements at other places, as NumPy writes it: `x[{ef::ellipsis, ef::Slice{.stop = 128}}]` is `x[..., :128]`,
+  /// `x[{ef::newaxis}]` adds a dimension of one element, `x[0]` takes one element of the first dimension, which goes.
   Expr operator[](std::initializer_list<Index> items) const;
   Expr operator[](std::int64_t at) const;
 
@@ -83,7 +84,8 @@ class Index {
 Expr input(std::string_view name);
 /// A number given by value at each launch: changing it compiles nothing.
 Expr scalar(std::string_view name);
-/// `value` rounded to `dtype` and back (floats: to nearest even, fp8 saturating; integers: half to even, saturating; NaN to 0).
+/// `value` rounded to `dtype` and back (floats: to nearest even, fp8 saturating; integers: half to even, saturating;
+/// NaN to 0).
 Expr cast(const Expr& value, DType dtype);
 
 Expr operator+(const Expr& a, const Expr& b);
@@ -216,7 +218,8 @@ Expr tanhshrink(const Expr& input);
 /// input if input > threshold else value.
 Expr threshold(const Expr& input, const Expr& threshold, const Expr& value);
 
-/// The dimensions that a reduction runs over, counted from the front or, negative, from the back: `1`, `{-2, -1}`, `Axes::from(2)`.
+/// The dimensions that a reduction runs over, counted from the front or, negative, from the back: `1`, `{-2, -1}`,
+/// `Axes::from(2)`.
 class Axes {
  public:
   /// All dimensions.
@@ -245,8 +248,8 @@ class Axes {
   bool rest_ = false;
 };
 
-// Reductions: many elements become one. The reduced dimensions vanish, or stay with one element (keepdim), so that the result
-// broadcasts back: `e / sum(e, -1, true)`. One kernel computes all of it.
+// Reductions: many elements become one. The reduced dimensions vanish, or stay with one element (keepdim), so that the
+// result broadcasts back: `e / sum(e, -1, true)`. One kernel computes all of it.
 /// sum of the elements; 0 of none.
 Expr sum(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
 /// sum / count; NaN of none.
@@ -284,13 +287,15 @@ Expr norm(const Expr& input, double p = 2, const Axes& axis = Axes::all(), bool 
 Expr softmax(const Expr& input, const Axes& axis);
 /// log(softmax(input)), without overflow.
 Expr log_softmax(const Expr& input, const Axes& axis);
-/// (input - mean) / sqrt(var + eps) over the axes, times weight, plus bias. Weight and bias broadcast from the last dimension.
+/// (input - mean) / sqrt(var + eps) over the axes, times weight, plus bias. Weight and bias broadcast from the last
+/// dimension.
 Expr layer_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt,
                 const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5, const Axes& axis = -1);
 /// input / sqrt(mean(square(input)) + eps), times weight. The default eps is f32's, as PyTorch has it.
 Expr rms_norm(const Expr& input, const std::optional<Expr>& weight = std::nullopt, double eps = 0x1p-23,
               const Axes& axis = -1);
-/// layer_norm of each group of channels and all behind them. Channels are dimension 1; weight and bias are vectors of the channels.
+/// layer_norm of each group of channels and all behind them. Channels are dimension 1; weight and bias are vectors of
+/// the channels.
 Expr group_norm(const Expr& input, std::int64_t groups, const std::optional<Expr>& weight = std::nullopt,
                 const std::optional<Expr>& bias = std::nullopt, double eps = 1e-5);
 /// layer_norm of each channel: over dimension 2 and all behind it. Weight and bias are vectors of the channels.
@@ -313,21 +318,23 @@ struct Quantized {
   Expr
       scale;  ///< its last dimension is that of input over block, or 1; of quantize f32, of mx_quantize f8e8m0, of nv_quantize f8e4m3
 };
-/// `dtype` is f8e4m3, f8e5m2, f4e2m1, i8 or i4. The scale is maximum(amax(|input|), eps) over the type's largest value: 448, 57344,
-/// 6, 127 or 7.
+/// `dtype` is f8e4m3, f8e5m2, f4e2m1, i8 or i4. The scale is maximum(amax(|input|), eps) over the type's largest value:
+/// 448, 57344, 6, 127 or 7.
 Quantized quantize(const Expr& input, DType dtype, const QuantizeOptions& options = {});
-/// How a scale becomes a power of two: to the least that saturates nothing, or as OCP's document of the MX formats has it.
+/// How a scale becomes a power of two: to the least that saturates nothing, or as OCP's document of the MX formats has
+/// it.
 enum class ScaleRounding : std::uint8_t { up, floor };
 /// MXFP8 and MXFP4: blocks of 32 elements of the last dimension, in f8e4m3, f8e5m2 or f4e2m1, with a scale in f8e8m0.
 Quantized mx_quantize(const Expr& input, DType dtype = DType::f8e4m3, ScaleRounding rounding = ScaleRounding::up);
-/// NVFP4: blocks of 16 elements of the last dimension in f4e2m1, with a scale in f8e4m3. All scales are multiplied by `global_scale`, one
-/// number in f32: 448 * 6 / amax(|input|) of the whole tensor. The way back is dequantize(values, scale, 16) / global_scale.
+/// NVFP4: blocks of 16 elements of the last dimension in f4e2m1, with a scale in f8e4m3. All scales are multiplied by
+/// `global_scale`, one number in f32: 448 * 6 / amax(|input|) of the whole tensor. The way back is dequantize(values,
+/// scale, 16) / global_scale.
 Quantized nv_quantize(const Expr& input, const Expr& global_scale);
 /// values * scale, in f32.
 Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block = 0);
 
-// Random numbers, the same wherever and however they are computed: Philox4x32-10 of (seed, offset, row-major index of the element).
-// `seed` and `offset` are run-time scalars or whole numbers from 0 to below 2^53.
+// Random numbers, the same wherever and however they are computed: Philox4x32-10 of (seed, offset, row-major index of
+// the element). `seed` and `offset` are run-time scalars or whole numbers from 0 to below 2^53.
 /// uniform in [0, 1), an f32 for each element of values shaped like input.
 Expr rand_like(const Expr& input, const Expr& seed, const Expr& offset);
 /// input / (1 - p) where rand_like(input, seed, offset) >= p, else 0. Its gradient draws the same numbers again.
@@ -348,14 +355,15 @@ Expr tril(const Expr& input, std::int64_t diagonal = 0);
 /// input where column - row >= diagonal, else 0, in the last two dimensions.
 Expr triu(const Expr& input, std::int64_t diagonal = 0);
 
-// Matrix products. Both factors are operands, or views of operands that lie in memory with strides; the rest of the epilogue runs in the
-// product's kernel, or in one behind it (docs/guide/products.md).
+// Matrix products. Both factors are operands, or views of operands that lie in memory with strides; the rest of the
+// epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
 /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
 Expr matmul(const Expr& input, const Expr& other);
 /// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it.
 Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt);
 
-// Views: a value that reads another one's elements at other places. Each is read where it lies; nothing is copied. Besides `x[{…}]`:
+// Views: a value that reads another one's elements at other places. Each is read where it lies; nothing is copied.
+// Besides `x[{…}]`:
 /// input[start : start + length] along dimension dim.
 Expr narrow(const Expr& input, int dim, std::int64_t start, std::int64_t length);
 /// input[index] along dimension dim, which goes.
@@ -379,11 +387,13 @@ Expr expand(const Expr& input, std::vector<std::int64_t> sizes);
 /// input in these sizes, one of which may be -1, in row-major order.
 Expr reshape(const Expr& input, std::vector<std::int64_t> sizes);
 
-/// Element `index` of each window of `size` elements along dimension dim; windows are `stride` apart, their elements `dilation`. `padding` elements
-/// stand before and behind the dimension, each of which is `value`; with `ceil_mode` the last window may end behind these.
+/// Element `index` of each window of `size` elements along dimension dim; windows are `stride` apart, their elements
+/// `dilation`. `padding` elements stand before and behind the dimension, each of which is `value`; with `ceil_mode` the
+/// last window may end behind these.
 Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
             std::int64_t dilation = 1, std::int64_t padding = 0, bool ceil_mode = false, double value = 0);
-/// So many elements before and behind the last dimension, the one before it, …, each of which is `value`. A negative size takes elements away.
+/// So many elements before and behind the last dimension, the one before it, …, each of which is `value`. A negative
+/// size takes elements away.
 Expr pad(const Expr& input, std::vector<std::int64_t> sizes, double value = 0);
 /// Elements that leave a dimension at its end come in at its beginning: dimension dims[i] by shifts[i].
 Expr roll(const Expr& input, std::vector<std::int64_t> shifts, std::vector<std::int64_t> dims);
@@ -395,45 +405,47 @@ Expr stack(const std::vector<Expr>& tensors, int dim = 0);
 Expr pixel_shuffle(const Expr& input, std::int64_t upscale_factor);
 /// [n, c, h * r, w * r] as [n, c * r * r, h, w].
 Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor);
-/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin). `cos` and
-/// `sin` have half as many elements there.
+/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a *
+/// sin). `cos` and `sin` have half as many elements there.
 Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved = false);
-/// The same, where `cos` and `sin` have a row for each position. `positions`, an operand of i32 or i64, says which row each vector of input takes:
-/// it broadcasts with input's dimensions but the last.
+/// The same, where `cos` and `sin` have a row for each position. `positions`, an operand of i32 or i64, says which row
+/// each vector of input takes: it broadcasts with input's dimensions but the last.
 Expr rope(const Expr& input, const Expr& cos, const Expr& sin, const Expr& positions, bool interleaved = false);
 
-// Indices: a value that is read where the elements of an operand of i32 or i64, or of a view of one, say. An index that is out of range reads
-// nothing: on a GPU the element is NaN, or 0 if the operand is no floating one, and what is computed of it follows; on the CPU the launch throws
-// Error(invalid_argument).
-/// input at `indices` along dimension axis; the dimensions of `indices` take its place. A negative index counts from the end.
+// Indices: a value that is read where the elements of an operand of i32 or i64, or of a view of one, say. An index that
+// is out of range reads nothing: on a GPU the element is NaN, or 0 if the operand is no floating one, and what is
+// computed of it follows; on the CPU the launch throws Error(invalid_argument).
+/// input at `indices` along dimension axis; the dimensions of `indices` take its place. A negative index counts from
+/// the end.
 Expr take(const Expr& input, const Expr& indices, int axis = 0);
 /// The same, where negative indices are out of range.
 Expr index_select(const Expr& input, int dim, const Expr& index);
 /// The rows of `weight` that input names: index_select(weight, 0, input).
 Expr embedding(const Expr& input, const Expr& weight);
-/// For each element of `index` the element of input that it names along dimension dim, at the element's own place in the others, of which `index` has no
-/// more elements than input. Negative indices are out of range.
+/// For each element of `index` the element of input that it names along dimension dim, at the element's own place in
+/// the others, of which `index` has no more elements than input. Negative indices are out of range.
 Expr gather(const Expr& input, int dim, const Expr& index);
-/// The operand `input` with `source` in the place of its elements along dimension dim at the positions that `index` (one dimension, i32 or i64)
-/// holds: a cache with new rows in its slots. It is a result of the chain and nothing computes with it. The output of a launch is the operand's own
-/// memory, of which the kernel writes these elements alone, in its type. Where an index is negative or out of range nothing is written, so that padding
-/// may have -1. Of equal indices any one counts.
+/// The operand `input` with `source` in the place of its elements along dimension dim at the positions that `index`
+/// (one dimension, i32 or i64) holds: a cache with new rows in its slots. It is a result of the chain and nothing
+/// computes with it. The output of a launch is the operand's own memory, of which the kernel writes these elements
+/// alone, in its type. Where an index is negative or out of range nothing is written, so that padding may have -1. Of
+/// equal indices any one counts.
 Expr index_copy(const Expr& input, int dim, const Expr& index, const Expr& source);
 /// Classes as i64: 1 where a new last dimension of `num_classes` elements stands at the class that input names, else 0.
 Expr one_hot(const Expr& input, std::int64_t num_classes);
 
 // Pooling and upsampling over the last dimensions, one number or one for each. An empty stride is kernel_size.
 using PerDimension = std::vector<std::int64_t>;
-/// the largest of each window. What `padding` stands around the tensor is less than any number, and at most half of a window; with `ceil_mode` the
-/// last window may end outside.
+/// the largest of each window. What `padding` stands around the tensor is less than any number, and at most half of a
+/// window; with `ceil_mode` the last window may end outside.
 Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
                 const PerDimension& padding = {0}, const PerDimension& dilation = {1}, bool ceil_mode = false);
 Expr max_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
                 const PerDimension& padding = {0}, const PerDimension& dilation = {1}, bool ceil_mode = false);
 Expr max_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
                 const PerDimension& padding = {0}, const PerDimension& dilation = {1}, bool ceil_mode = false);
-/// the mean of each window; or its sum divided by another number. What `padding` stands around the tensor is 0, and counts as elements of windows where
-/// `count_include_pad` says so.
+/// the mean of each window; or its sum divided by another number. What `padding` stands around the tensor is 0, and
+/// counts as elements of windows where `count_include_pad` says so.
 Expr avg_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
                 const PerDimension& padding = {0}, bool ceil_mode = false, bool count_include_pad = true);
 Expr avg_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
@@ -467,7 +479,8 @@ Expr sum_to(const Expr& input, const Expr& other);
 Expr reshape_as(const Expr& input, const Expr& other);
 /// a reduction of other over axis, with keepdim=true from now on.
 Expr unsqueeze_as(const Expr& input, const Expr& other, const Axes& axis);
-/// input[(i + shift) // times] at each place i along dimension dim of other, and 0 where there is none. The other dimensions are those of both.
+/// input[(i + shift) // times] at each place i along dimension dim of other, and 0 where there is none. The other
+/// dimensions are those of both.
 Expr repeat_as(const Expr& input, const Expr& other, int dim, std::int64_t times, std::int64_t shift = 0);
 /// how many elements of input a reduction over axis makes one of.
 Expr count(const Expr& input, const Axes& axis = {});

@@ -35,8 +35,9 @@ struct Gradient {
   std::vector<GradientOperand> operands;  ///< of `backward`, in the order of backward.inputs()
   std::size_t saved = 0;                  ///< how many these are
 
-  /// The types of the results of `forward` for operands of these types and shapes, as PyTorch keeps them: the epilogue's own as promotion
-  /// gives them, what is saved in the compute type, f32 or f64 (truth values as bool), whatever the type of the operands.
+  /// The types of the results of `forward` for operands of these types and shapes, as PyTorch keeps them: the
+  /// epilogue's own as promotion gives them, what is saved in the compute type, f32 or f64 (truth values as bool),
+  /// whatever the type of the operands.
   std::vector<DType> forward_types(std::span<const TensorView> inputs) const;
 };
 
@@ -45,15 +46,17 @@ struct GradientOptions {
   std::vector<std::string> overwritten;
 };
 
-/// The gradient of `tail` with respect to the operands named in `wrt`. With respect to what an operand broadcasts along, gradients are
-/// summed. Conventions at kinks are PyTorch's: relu'(0) = 0, abs'(0) = 0, equal largest elements share the gradient of amax. `cast` to a
-/// float type passes gradients on as they are.
+/// The gradient of `tail` with respect to the operands named in `wrt`. With respect to what an operand broadcasts
+/// along, gradients are summed. Conventions at kinks are PyTorch's: relu'(0) = 0, abs'(0) = 0, equal largest elements
+/// share the gradient of amax. `cast` to a float type passes gradients on as they are.
 ///
-/// The backward pass reads what is in memory anyway and computes pointwise values again; docs/guide/training.md has the policy. Run-time
-/// scalars that it needs keep their names. It is an epilogue as any other: it has no gradient of its own only where an operation has none.
+/// The backward pass reads what is in memory anyway and computes pointwise values again; docs/guide/training.md has the
+/// policy. Run-time scalars that it needs keep their names. It is an epilogue as any other: it has no gradient of its
+/// own only where an operation has none.
 ///
-/// Throws Error(invalid_argument) for a name that is no operand, or is named twice, where no path of operations with a derivative leads from
-/// an operand to a result, and where backward would need an overwritten operand; Error(unsupported) for a run-time scalar.
+/// Throws Error(invalid_argument) for a name that is no operand, or is named twice, where no path of operations with a
+/// derivative leads from an operand to a result, and where backward would need an overwritten operand;
+/// Error(unsupported) for a run-time scalar.
 Gradient gradient(const Epilogue& tail, std::span<const std::string> wrt, const GradientOptions& options = {});
 Gradient gradient(const Epilogue& tail, std::initializer_list<std::string> wrt, const GradientOptions& options = {});
 

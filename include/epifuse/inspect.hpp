@@ -68,7 +68,8 @@ struct ReductionSummary {
   std::string shared_by;          ///< who shares a row: "4 warps of a block"
   std::vector<PassSummary> passes;  ///< in order
   std::vector<std::string> held;    ///< operands that are held from the first pass to the last
-  /// Computed values that are held, too: expensive ones, cheap ones instead of several operands, exponentials of a softmax.
+  /// Computed values that are held, too: expensive ones, cheap ones instead of several operands, exponentials of a
+  /// softmax.
   std::vector<std::string> saved;
   std::string held_in;            ///< "registers" or "shared memory"
   std::uint64_t staged_bytes;     ///< of shared memory per block, where rows are held there
@@ -77,7 +78,8 @@ struct ReductionSummary {
 
 /// The plan as data.
 struct PlanSummary {
-  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident; gemm inside a product (docs/internals/plan.md).
+  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident; gemm inside a product
+  /// (docs/internals/plan.md).
   std::string schedule;
   std::string why;
   std::string compute_type;  ///< f32 or f64
@@ -107,7 +109,8 @@ struct PlanSummary {
       views;  ///< what the kernel calls operands that are read through views: "x_0 is x[..., :128]"
   std::vector<std::string>
       repeated;  ///< operations that are computed for several views of their value: "'silu' 2 times"
-  /// Of epilogues with matrix products that are computed apart: what the kernel reads, and why. "product is linear(x, w): …"
+  /// Of epilogues with matrix products that are computed apart: what the kernel reads, and why. "product is linear(x,
+  /// w): …"
   std::vector<std::string> products;
   std::string product;  ///< of an epilogue inside a product's kernel: the plan of that kernel, for people
 };
@@ -139,7 +142,8 @@ class Inspection {
   /// The plan for people. `bandwidth` in bytes per second (0: unknown) gives the time that the bytes need; `registers`
   /// (0: unknown) is printed when the kernel was compiled.
   std::string plan_text(double bandwidth = 0, int registers = 0) const;
-  /// The same with all that is known of the compiled kernel: also how many blocks a multiprocessor has in flight, and what limits that.
+  /// The same with all that is known of the compiled kernel: also how many blocks a multiprocessor has in flight, and
+  /// what limits that.
   std::string plan_text(double bandwidth, const KernelResources& resources) const;
   /// The whole CUDA source, written at the first call. It lives as long as this object or a copy of it.
   const std::string& cuda() const;
@@ -184,19 +188,20 @@ struct Chain {
 };
 Chain chain_of(const Epilogue& tail);
 
-/// Some values of an epilogue computed from its operands and others of its values: where a chain is no single kernel, it is several such
-/// parts, one after the other.
+/// Some values of an epilogue computed from its operands and others of its values: where a chain is no single kernel,
+/// it is several such parts, one after the other.
 struct Subchain {
   Epilogue epilogue;
   std::vector<int> reads;  ///< by operand of `epilogue`: its position in Chain::values of the whole
 };
 struct SubchainOptions {
-  /// The results are cast to f64, so that the part computes as a whole does that has operands of f64 which this part does not read.
+  /// The results are cast to f64, so that the part computes as a whole does that has operands of f64 which this part
+  /// does not read.
   bool in_f64 = false;
 };
-/// The part of `tail` that computes the values at `writes` (positions in Chain::values) in that order, from operands and from the values at
-/// `known`. Operands and scalars keep their names, the value at position 3 is called "v3". Throws Error(invalid_argument) for positions that
-/// are none.
+/// The part of `tail` that computes the values at `writes` (positions in Chain::values) in that order, from operands
+/// and from the values at `known`. Operands and scalars keep their names, the value at position 3 is called "v3".
+/// Throws Error(invalid_argument) for positions that are none.
 Subchain subchain_of(const Epilogue& tail, std::span<const int> writes, std::span<const int> known,
                      const SubchainOptions& options = {});
 
@@ -243,7 +248,8 @@ struct CacheReport {
 /// EPIFUSE_CACHE=off and where there is no home directory. Never throws for trouble with files.
 std::vector<CacheReport> cache_report();
 
-/// What cache_verify() found. `removed` is the sum of the four kinds of bad entries, less those that could not be removed.
+/// What cache_verify() found. `removed` is the sum of the four kinds of bad entries, less those that could not be
+/// removed.
 struct CacheCheck {
   std::uint64_t good = 0;
   std::uint64_t removed = 0;
@@ -252,8 +258,8 @@ struct CacheCheck {
   std::uint64_t misplaced = 0;  ///< under the name of another kernel
   std::uint64_t foreign = 0;    ///< not a plain file that the directory's owner alone may write
 };
-/// Reads every entry of the directories of cache_report(), removes the bad ones, and what killed processes left. In another user's shared
-/// directory bad ones are counted and stay.
+/// Reads every entry of the directories of cache_report(), removes the bad ones, and what killed processes left. In
+/// another user's shared directory bad ones are counted and stay.
 CacheCheck cache_verify();
 /// Removes every entry of the user's own directory; how many. Files that are not the cache's stay.
 std::uint64_t cache_clear();

@@ -17,8 +17,9 @@ enum class LogLevel : std::uint8_t {
 /// Takes one line, without its end.
 using LogWriter = std::function<void(LogLevel, std::string_view)>;
 
-/// From now on lines of `least` and above go to `writer`, whatever EPIFUSE_LOG says. An empty writer is standard error. The writer is called
-/// from the threads that log, one call at a time; it must not call EpiFuse, and what it throws is dropped. Thread-safe.
+/// From now on lines of `least` and above go to `writer`, whatever EPIFUSE_LOG says. An empty writer is standard error.
+/// The writer is called from the threads that log, one call at a time; it must not call EpiFuse, and what it throws is
+/// dropped. Thread-safe.
 void set_log(LogLevel least, LogWriter writer = {});
 
 }  // namespace epifuse

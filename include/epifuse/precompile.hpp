@@ -1,5 +1,5 @@
-// Kernels ahead of time, for GPUs that need not be here: into the disk cache, and into bundles (docs/guide/bundles.md). `epifuse bundle` and
-// `epifuse warm --arch` are made of this.
+// Kernels ahead of time, for GPUs that need not be here: into the disk cache, and into bundles (docs/guide/bundles.md).
+// `epifuse bundle` and `epifuse warm --arch` are made of this.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace epifuse {
 
-/// A launch to come, on a GPU of that kind. The views' memory need not be: addresses tell alignments, and null is aligned.
+/// A launch to come, on a GPU of that kind. The views' memory need not be: addresses tell alignments, and null is
+/// aligned.
 struct PrecompiledLaunch {
   Preparation launch;
   PlanTarget target;
@@ -38,8 +39,8 @@ class Precompiler {
   Precompiler(const Precompiler&) = delete;
   Precompiler& operator=(const Precompiler&) = delete;
 
-  /// Compiles the kernels that such launches would use; as Engine::prepare does it with a list. Error(unsupported) for a target that this
-  /// NVRTC does not compile for.
+  /// Compiles the kernels that such launches would use; as Engine::prepare does it with a list. Error(unsupported) for
+  /// a target that this NVRTC does not compile for.
   void prepare(std::span<const PrecompiledLaunch> list,
                const std::function<void(const PreparationProgress&)>& progress = {}, unsigned threads = 0);
 

@@ -8,13 +8,13 @@
 
 namespace epifuse {
 
-/// Scales [rows, blocks] in the tiles of 128×4 that cuBLASLt and CUTLASS take: [rows / 128, blocks / 4, 32, 4, 4], row-major. `rows` must be
-/// a multiple of 128 and `blocks` one of 4. Scale (i, j) is element
+/// Scales [rows, blocks] in the tiles of 128×4 that cuBLASLt and CUTLASS take: [rows / 128, blocks / 4, 32, 4, 4],
+/// row-major. `rows` must be a multiple of 128 and `blocks` one of 4. Scale (i, j) is element
 /// ((i / 128) * (blocks / 4) + j / 4) * 512 + (i % 32) * 16 + (i % 128) / 32 * 4 + j % 4.
 Expr scale_tiles(const Expr& scales);
 
-/// A result of scales [rows, blocks] that lies in memory as [blocks, padded_rows(rows)], which DeepGEMM takes, and cuBLASLt for f32 scales of
-/// 1×128 where `rows` is a multiple of 4. What pads is not written.
+/// A result of scales [rows, blocks] that lies in memory as [blocks, padded_rows(rows)], which DeepGEMM takes, and
+/// cuBLASLt for f32 scales of 1×128 where `rows` is a multiple of 4. What pads is not written.
 /// Throws Error(invalid_argument) for negative extents.
 OutputView transposed_scales(void* data, DType dtype, std::int64_t rows, std::int64_t blocks);
 /// `rows` rounded up to a multiple of 4.

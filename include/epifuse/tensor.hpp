@@ -40,8 +40,8 @@ std::string to_string(const Dims& dims);
 
 /// Strides (in elements) of a dense row-major tensor of that shape.
 Dims row_major(const Dims& shape) noexcept;
-/// Strides of a dense tensor [N, C, …] whose channels are the innermost dimension in memory (NHWC, NDHWC). Of fewer than three dimensions
-/// those of row_major().
+/// Strides of a dense tensor [N, C, …] whose channels are the innermost dimension in memory (NHWC, NDHWC). Of fewer
+/// than three dimensions those of row_major().
 Dims channels_last(const Dims& shape) noexcept;
 
 /// start:stop:step; what is not given is all there is. Negative positions count from the back.
@@ -66,10 +66,12 @@ struct TensorView {
   TensorView(const void* pointer, DType type, const Dims& extents, const Dims& steps)
       : data(pointer), dtype(type), shape(extents), strides(steps) {}
 
-  /// `range` of dimension `axis` (negative: from the back), as NumPy's x[start:stop:step]: bounds beyond the extent are cut, and a negative
-  /// step counts down. Nothing is copied. Throws Error(invalid_argument) for an axis that is not there and for a step of 0.
+  /// `range` of dimension `axis` (negative: from the back), as NumPy's x[start:stop:step]: bounds beyond the extent are
+  /// cut, and a negative step counts down. Nothing is copied. Throws Error(invalid_argument) for an axis that is not
+  /// there and for a step of 0.
   TensorView slice(int axis, const Slice& range) const;
-  /// Dimension i of the result is dimension order[i] of this one. Throws Error(invalid_argument) unless each dimension stands there once.
+  /// Dimension i of the result is dimension order[i] of this one. Throws Error(invalid_argument) unless each dimension
+  /// stands there once.
   TensorView permute(const Dims& order) const;
 };
 
@@ -84,8 +86,8 @@ struct OutputView : TensorView {
   OutputView slice(int axis, const Slice& range) const;
   OutputView permute(const Dims& order) const;
 
-  /// A dense tensor at `pointer` of the type and shape of `other`, whose dimensions lie in memory in the same order. Where `other` repeats
-  /// elements (strides of 0), and among equal strides, the order is row-major.
+  /// A dense tensor at `pointer` of the type and shape of `other`, whose dimensions lie in memory in the same order.
+  /// Where `other` repeats elements (strides of 0), and among equal strides, the order is row-major.
   static OutputView like(const TensorView& other, void* pointer);
 
   /// Writable by construction: only the constructors from void* set it.

@@ -1,5 +1,6 @@
-// New arrays for results, made by the framework that the launch's first array belongs to. PyTorch's are made by PyTorch's own functions and not through
-// DLPack's allocator, although that would be faster: what it gives back ignores record_stream().
+// New arrays for results, made by the framework that the launch's first array belongs to. PyTorch's are made by
+// PyTorch's own functions and not through DLPack's allocator, although that would be faster: what it gives back ignores
+// record_stream().
 #include <array>
 #include <string>
 

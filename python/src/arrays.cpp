@@ -1,5 +1,5 @@
-// Reads arrays: PyTorch's through DLPack's C functions (some tens of nanoseconds each), NumPy's and CuPy's through their interface
-// dictionaries, which know ml_dtypes, everybody else's through DLPack capsules.
+// Reads arrays: PyTorch's through DLPack's C functions (some tens of nanoseconds each), NumPy's and CuPy's through
+// their interface dictionaries, which know ml_dtypes, everybody else's through DLPack capsules.
 #include "arrays.hpp"
 
 #include <algorithm>

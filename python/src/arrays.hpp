@@ -1,4 +1,5 @@
-// Arrays of Python as views of memory: whose they are, where they lie, and how. For the binding's files only; all of it needs the GIL.
+// Arrays of Python as views of memory: whose they are, where they lie, and how. For the binding's files only; all of it
+// needs the GIL.
 #pragma once
 
 #include <cstdint>
@@ -51,14 +52,16 @@ struct Operand {
 /// The arrays of one call. Keeps what they were exported through until the launch is queued.
 class Arrays {
  public:
-  /// `who` is "operand 'x'" in errors. The first array read is the leader: its framework's current stream is the launch's stream.
-  /// Throws TypeError where `object` is no array, ValueError where its type or layout is none that EpiFuse has.
+  /// `who` is "operand 'x'" in errors. The first array read is the leader: its framework's current stream is the
+  /// launch's stream. Throws TypeError where `object` is no array, ValueError where its type or layout is none that
+  /// EpiFuse has.
   Operand read(const std::string& who, nb::handle object);
 
   Stream stream() const noexcept { return stream_; }
   /// Streams, other than stream(), whose work the launch must wait for.
   const std::vector<Stream>& awaited() const noexcept { return awaited_; }
-  /// True where an array's memory may be reused once it is let go, whatever our stream still does: the call then waits for the launch.
+  /// True where an array's memory may be reused once it is let go, whatever our stream still does: the call then waits
+  /// for the launch.
   bool must_wait() const noexcept { return must_wait_; }
 
  private:
@@ -97,7 +100,8 @@ nb::handle torch_dtype(DType type);
 /// Whether PyTorch records gradients now, and whether a tensor of PyTorch asks for one.
 bool gradients_are_on();
 bool requires_gradient(nb::handle tensor);
-/// The same of forward mode: the level at which PyTorch takes tangents, -1 where it takes none; whether a tensor has one.
+/// The same of forward mode: the level at which PyTorch takes tangents, -1 where it takes none; whether a tensor has
+/// one.
 long forward_mode_level();
 bool has_tangent(nb::handle tensor, long level);
 /// Tells PyTorch that a tensor was written: whoever saved it for a backward pass must not use it any more.

@@ -1,5 +1,5 @@
-// The structures of DLPack 1.x, an ABI that array libraries share (https://dmlc.github.io/dlpack), as far as the binding reads or fills
-// them. For arrays.cpp and allocation.cpp only.
+// The structures of DLPack 1.x, an ABI that array libraries share (https://dmlc.github.io/dlpack), as far as the
+// binding reads or fills them. For arrays.cpp and allocation.cpp only.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ struct ManagedTensorVersioned {
   Tensor tensor;
 };
 
-/// The C functions that a tensor type offers in its attribute `__dlpack_c_exchange_api__` (DLPack 1.2; PyTorch from 2.10). Those that return an int
-/// give 0 for success and set a Python error otherwise.
+/// The C functions that a tensor type offers in its attribute `__dlpack_c_exchange_api__` (DLPack 1.2; PyTorch from
+/// 2.10). Those that return an int give 0 for success and set a Python error otherwise.
 struct ExchangeApi {
   Version version;
   ExchangeApi* previous;

@@ -1,4 +1,5 @@
-// One Engine per device for the whole process, and how the library's errors become Python's. For the binding's files only.
+// One Engine per device for the whole process, and how the library's errors become Python's. For the binding's files
+// only.
 #pragma once
 
 #include <map>
@@ -19,7 +20,8 @@ std::map<std::string, EngineStats> all_stats();
 /// Their kernels, by device.
 std::map<std::string, std::vector<KernelStats>> all_kernel_stats();
 
-/// Registers the translation: bad input becomes ValueError, what fails at run time epifuse.Error (_errors.py), with the library's text.
+/// Registers the translation: bad input becomes ValueError, what fails at run time epifuse.Error (_errors.py), with the
+/// library's text.
 void bind_errors();
 
 }  // namespace epifuse::python

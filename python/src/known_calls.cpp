@@ -1,5 +1,6 @@
-// Compares the tensors of a call with those of earlier ones, and makes results as PyTorch's compiled graphs do: through the function that takes
-// no more than a shape, strides and a type (half the time of torch.empty_strided; memory of the same allocator).
+// Compares the tensors of a call with those of earlier ones, and makes results as PyTorch's compiled graphs do: through
+// the function that takes no more than a shape, strides and a type (half the time of torch.empty_strided; memory of the
+// same allocator).
 #include "known_calls.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Calls that a launcher has made before. For tensors of PyTorch with the same types, shapes, strides and device everything but the addresses is
-// known: such a call reads these, makes the results and launches. For launcher.cpp only; all of it needs the GIL.
+// Calls that a launcher has made before. For tensors of PyTorch with the same types, shapes, strides and device
+// everything but the addresses is known: such a call reads these, makes the results and launches. For launcher.cpp
+// only; all of it needs the GIL.
 #pragma once
 
 #include <array>
@@ -28,7 +29,8 @@ class KnownCall {
   /// Whether such a call can be remembered: all its arrays are tensors of PyTorch, read through DLPack's C functions.
   static bool can_be(std::span<const Operand> inputs, std::span<const Operand> given);
 
-  /// Fills `launch` and gives true if the tensors are as they were. False says nothing: they must be looked at properly.
+  /// Fills `launch` and gives true if the tensors are as they were. False says nothing: they must be looked at
+  /// properly.
   bool matches(std::span<const nb::handle> inputs, std::span<const nb::handle> given, Launch& launch) const;
   /// New results, whose addresses go into `launch`; false where PyTorch's current device is another than the tensors'.
   bool allocate(Launch& launch, std::vector<nb::object>& made) const;
@@ -53,7 +55,8 @@ class KnownCall {
   std::vector<Recipe> recipes_;  ///< of new results
 };
 
-/// The last few of a launcher. Changed under the GIL; who reads one holds it, since PyTorch's methods give the GIL to other threads.
+/// The last few of a launcher. Changed under the GIL; who reads one holds it, since PyTorch's methods give the GIL to
+/// other threads.
 class KnownCalls {
  public:
   static constexpr std::size_t kMost = 4;

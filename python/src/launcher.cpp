@@ -62,7 +62,8 @@ std::optional<Dims> order_of(const TensorView& view) {
   return order;
 }
 
-// A result lies in memory as the first operand of its shape does: after a channels-last convolution come channels-last tails.
+// A result lies in memory as the first operand of its shape does: after a channels-last convolution come channels-last
+// tails.
 Dims order_like(const std::vector<TensorView>& inputs, const Dims& shape) {
   for (const TensorView& input : inputs) {
     if (input.shape != shape) continue;

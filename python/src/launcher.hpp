@@ -1,5 +1,5 @@
-// A chain with what its results shall be: Python's arrays in, a launch on the framework's stream, the framework's arrays out. Bound as
-// epifuse._core.Launcher; epifuse.Tail and the torch.compile backend stand on it.
+// A chain with what its results shall be: Python's arrays in, a launch on the framework's stream, the framework's
+// arrays out. Bound as epifuse._core.Launcher; epifuse.Tail and the torch.compile backend stand on it.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,8 @@ class Launcher {
   /// The types of the results by our names, where they are fixed; "compute" for the type that the chain computes in.
   std::vector<std::optional<std::string>> dtypes() const;
 
-  /// The part of the chain that computes the values at `writes` from operands and those at `known`: its text, and what it reads.
+  /// The part of the chain that computes the values at `writes` from operands and those at `known`: its text, and what
+  /// it reads.
   std::pair<std::string, std::vector<int>> subchain(const std::vector<int>& writes, const std::vector<int>& known,
                                                     bool in_f64) const;
   /// What a launch computes in, for operands (type, shape) and results of these types.
@@ -43,7 +44,8 @@ class Launcher {
   /// The types of new results by our names, for operands of these types and numbers of dimensions.
   std::vector<std::string> result_types(const std::vector<std::string>& dtypes, const std::vector<int>& ranks) const;
 
-  /// The launch, arguments by position or name. `out`: none, an array, or a sequence with one per result. `dtypes`: none or a list of names.
+  /// The launch, arguments by position or name. `out`: none, an array, or a sequence with one per result. `dtypes`:
+  /// none or a list of names.
   nb::object call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
                   const nb::object& dtypes) const;
   /// The same for arguments by position alone.

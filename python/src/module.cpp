@@ -1,4 +1,5 @@
-// The extension module epifuse._core: launches, inspection, and what the machine has. The package's Python files are its only users.
+// The extension module epifuse._core: launches, inspection, and what the machine has. The package's Python files are
+// its only users.
 #include <array>
 
 #include <nanobind/nanobind.h>

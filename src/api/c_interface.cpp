@@ -1,5 +1,5 @@
-// The C interface of include/epifuse/epifuse.h over the C++ one. Exceptions become a status and the calling thread's text.
-// Nothing in the library calls it.
+// The C interface of include/epifuse/epifuse.h over the C++ one. Exceptions become a status and the calling thread's
+// text. Nothing in the library calls it.
 #include <epifuse/epifuse.h>
 
 #include <cstdlib>

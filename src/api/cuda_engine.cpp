@@ -1,5 +1,5 @@
-// The Engine of a CUDA device: plans a launch, finds or makes the kernel of its class, remembers both; dispatch.hpp has what a repeated
-// launch does.
+// The Engine of a CUDA device: plans a launch, finds or makes the kernel of its class, remembers both; dispatch.hpp has
+// what a repeated launch does.
 #include <array>
 #include <chrono>
 #include <functional>
@@ -274,7 +274,8 @@ class CudaEngine : public DeviceEngine {
     return plan::make_plan(program, outputs, inputs, plan::Views::real, machine_);
   }
 
-  // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide, kernel parameters).
+  // The most bytes of parameters that CUDA passes to a kernel: 4096 before CUDA 12.1 (CUDA C++ Programming Guide,
+  // kernel parameters).
   std::size_t most_parameter_bytes() const { return info_.driver_version >= 12010 ? 32'764 : 4096; }
 
   void check_memory(const ProductLaunch& launch) {
@@ -326,8 +327,8 @@ class CudaEngine : public DeviceEngine {
     kernel.tally->count(number, moved_bytes(request), owned);
   }
 
-  // A launch that is the first of its kind: plans it, and compiles and loads its kernel if need be. What the launch is refused for is refused
-  // before anything is compiled.
+  // A launch that is the first of its kind: plans it, and compiles and loads its kernel if need be. What the launch is
+  // refused for is refused before anything is compiled.
   Call bind(const LaunchRequest& request, Lane& lane) {
     const plan::Plan plan = make_plan(request.program, request.outputs, request.inputs);
     Call call;

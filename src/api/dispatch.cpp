@@ -15,8 +15,8 @@ namespace epifuse {
 
 namespace {
 
-// Words and their hash, in registers until they are done: one multiplication per word, none of which waits for another, and no table in the
-// caches.
+// Words and their hash, in registers until they are done: one multiplication per word, none of which waits for another,
+// and no table in the caches.
 class Writer {
  public:
   explicit Writer(std::uint64_t* first) noexcept : next_(first) {}
@@ -170,7 +170,8 @@ bool CallTable::read(const Slot& slot, const Signature& signature, const LaunchR
   call.workspace_bytes = next();
   call.zeroed_bytes = next();
   call.moved_bytes = next();
-  // All words are compared before one branch: that they differ is rare, and neither this nor their number is to be guessed word by word.
+  // All words are compared before one branch: that they differ is rare, and neither this nor their number is to be
+  // guessed word by word.
   std::uint64_t different = 0;
 #pragma GCC unroll 4
   for (const std::uint64_t expected : wanted) different |= next() ^ expected;
@@ -190,8 +191,8 @@ bool CallTable::read(const Slot& slot, const Signature& signature, const LaunchR
   return slot.version.load(std::memory_order_relaxed) == version;
 }
 
-// The clock algorithm: passes over what was found since the last time that it was passed over. Threads that meet here may choose the same
-// slot, no more.
+// The clock algorithm: passes over what was found since the last time that it was passed over. Threads that meet here
+// may choose the same slot, no more.
 std::size_t CallTable::victim(std::size_t first) noexcept {
   std::size_t hand = hand_.load(std::memory_order_relaxed);
   for (std::size_t passed = 0; passed < kWays; ++passed) {

@@ -1,5 +1,6 @@
-// What happens at a repeated launch. The first launch of some tensors is planned; what came of it, a Call, is remembered under the
-// launch's Signature, and every later launch that has an equal one only fills in addresses and scalars. For cuda_engine.cpp.
+// What happens at a repeated launch. The first launch of some tensors is planned; what came of it, a Call, is
+// remembered under the launch's Signature, and every later launch that has an equal one only fills in addresses and
+// scalars. For cuda_engine.cpp.
 //
 // Nothing here takes a lock, allocates, or lets threads wait for each other's cache lines.
 #pragma once
@@ -20,8 +21,9 @@
 
 namespace epifuse {
 
-/// All of a launch that decides its plan, as words: the chain's fingerprint, and of each tensor the type, shape, strides, and of the address
-/// what alignment it has. Equal signatures, equal plans: nothing in it is an address, so nothing that is freed and made anew is mistaken.
+/// All of a launch that decides its plan, as words: the chain's fingerprint, and of each tensor the type, shape,
+/// strides, and of the address what alignment it has. Equal signatures, equal plans: nothing in it is an address, so
+/// nothing that is freed and made anew is mistaken.
 class Signature {
  public:
   explicit Signature(const LaunchRequest& request) noexcept;
@@ -74,8 +76,8 @@ struct Call {
 class CallTable {
  public:
   CallTable();
-  /// The call for that request, without its distances. False where there is none, or if the tensors may overlap otherwise than in the launch that was
-  /// planned.
+  /// The call for that request, without its distances. False where there is none, or if the tensors may overlap
+  /// otherwise than in the launch that was planned.
   bool find(const Signature& signature, const LaunchRequest& request, Call& call) noexcept;
   void store(const Signature& signature, const Call& call) noexcept;
 
@@ -97,23 +99,24 @@ class CallTable {
   std::atomic<std::size_t> hand_{0};
 };
 
-/// What launches write, several copies of it, so that threads do not write the same cache lines: a count, and the addresses that the driver was asked
-/// about. Asking costs more than the rest of a launch.
+/// What launches write, several copies of it, so that threads do not write the same cache lines: a count, and the
+/// addresses that the driver was asked about. Asking costs more than the rest of a launch.
 class alignas(64) Lane {
  public:
   /// The first lanes have one thread each, the other threads share the rest.
   static constexpr std::size_t kOwned = kLanes / 2;
   static std::size_t of_this_thread() noexcept;
 
-  /// Memory of this address was asked about not long ago, and was this device's. An address may be freed and come back as other memory, so it
-  /// is not believed for ever: EpiFuse's own frees end it, and so does every 1024th launch.
+  /// Memory of this address was asked about not long ago, and was this device's. An address may be freed and come back
+  /// as other memory, so it is not believed for ever: EpiFuse's own frees end it, and so does every 1024th launch.
   bool knows(const void* address) const noexcept {
     return known_[place(address)].load(std::memory_order_relaxed) == reinterpret_cast<std::uintptr_t>(address);
   }
   void learn(const void* address) noexcept {
     known_[place(address)].store(reinterpret_cast<std::uintptr_t>(address), std::memory_order_relaxed);
   }
-  /// To be called at the beginning of each launch. True where the addresses are not believed any more, and so nothing else of the kind.
+  /// To be called at the beginning of each launch. True where the addresses are not believed any more, and so nothing
+  /// else of the kind.
   bool begin_launch() noexcept {
     const std::uint64_t frees = runtime::frees();
     if (frees == frees_.load(std::memory_order_relaxed) &&
@@ -122,7 +125,8 @@ class alignas(64) Lane {
     forget(frees);
     return true;
   }
-  /// `owned`: no other thread has this lane. Then no atomic addition, which waits until what the driver wrote to the GPU has left the processor.
+  /// `owned`: no other thread has this lane. Then no atomic addition, which waits until what the driver wrote to the
+  /// GPU has left the processor.
   void count_launch(bool owned) noexcept { add(launches_, 1, owned); }
   std::uint64_t launches() const noexcept { return launches_.load(std::memory_order_relaxed); }
 
@@ -143,8 +147,8 @@ class alignas(64) Lane {
   std::array<std::atomic<std::uintptr_t>, kAddresses> known_{};
 };
 
-/// Fills in addresses and scalars, which spends the call, and queues the kernel. The context is current. `workspace` is memory as the call asks
-/// for, or null.
+/// Fills in addresses and scalars, which spends the call, and queues the kernel. The context is current. `workspace` is
+/// memory as the call asks for, or null.
 void start(Call& call, const LaunchRequest& request, void* workspace);
 
 }  // namespace epifuse

@@ -32,7 +32,8 @@ struct LaunchRequest {
   const Workspace* workspace;  ///< null where the caller gave none
   /// The launch as the caller gave it, where views made this one of it.
   const LaunchRequest* written = nullptr;
-  /// Memory of the engine's own, which operands may lie in: nobody need ask what it is, and while a graph is captured nobody can.
+  /// Memory of the engine's own, which operands may lie in: nobody need ask what it is, and while a graph is captured
+  /// nobody can.
   std::span<const std::byte> own = {};
 
   /// The launch that text can say: bounds of operands have no words.
@@ -41,7 +42,8 @@ struct LaunchRequest {
   }
 };
 
-/// Memory of a launch that nobody else has until the work on its stream that was queued before this is destroyed is done.
+/// Memory of a launch that nobody else has until the work on its stream that was queued before this is destroyed is
+/// done.
 struct Scratch {
   virtual ~Scratch() = default;
   virtual void* data() const noexcept = 0;
@@ -80,7 +82,8 @@ struct ProductLaunch {
 
 /// An engine that does what chains with products need besides (products.cpp).
 struct DeviceEngine : Engine::Impl {
-  /// The kernel that computes the product and the chain, or null, and in `why` the reason. `request` is of the chain with products.
+  /// The kernel that computes the product and the chain, or null, and in `why` the reason. `request` is of the chain
+  /// with products.
   virtual std::shared_ptr<const InsideLaunch> inside(const plan::WithoutProducts&, const LaunchRequest&,
                                                      std::string& why) {
     why = "the device computes products apart";
@@ -102,8 +105,8 @@ inline constexpr std::size_t kWorkspaceAlignment = 256;
 /// Of a dense tensor of that type and shape.
 std::size_t dense_bytes(DType dtype, const Dims& shape) noexcept;
 
-/// Throws if the caller's workspace is too small for a launch that needs so many bytes, or not aligned. Null: nothing to
-/// check.
+/// Throws if the caller's workspace is too small for a launch that needs so many bytes, or not aligned. Null: nothing
+/// to check.
 void check_workspace(const Workspace* workspace, std::size_t needed);
 
 std::unique_ptr<DeviceEngine> make_cpu_engine();

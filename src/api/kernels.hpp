@@ -1,4 +1,5 @@
-// The kernels of one engine, by chain and class, and what they are compiled from. For cuda_engine.cpp, inspect.cpp and precompile.cpp.
+// The kernels of one engine, by chain and class, and what they are compiled from. For cuda_engine.cpp, inspect.cpp and
+// precompile.cpp.
 #pragma once
 
 #include <array>
@@ -21,8 +22,8 @@
 
 namespace epifuse {
 
-/// Adds to what one thread writes (`owned`), or several do. One thread needs no atomic addition, which waits until what the driver wrote to the GPU has
-/// left the processor.
+/// Adds to what one thread writes (`owned`), or several do. One thread needs no atomic addition, which waits until what
+/// the driver wrote to the GPU has left the processor.
 inline void add(std::atomic<std::uint64_t>& count, std::uint64_t more, bool owned) noexcept {
   if (owned)
     count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
@@ -85,7 +86,8 @@ class KernelTable {
   /// Null if it is not loaded. Takes no lock.
   const LoadedKernel* find(const KernelKey& key) const noexcept;
 
-  /// One thread loads, the others wait for it. A failure reaches all of them and is forgotten, so that the next call tries again.
+  /// One thread loads, the others wait for it. A failure reaches all of them and is forgotten, so that the next call
+  /// tries again.
   const LoadedKernel& find_or_load(const KernelKey& key, const std::function<LoadedKernel()>& load);
 
   /// All that are loaded.

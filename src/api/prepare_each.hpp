@@ -8,8 +8,8 @@
 
 namespace epifuse {
 
-/// prepare(i) for each i < count, as Engine::prepare promises: on `threads` threads (0: one for each core), each entry though others fail, the first
-/// failure thrown in the end.
+/// prepare(i) for each i < count, as Engine::prepare promises: on `threads` threads (0: one for each core), each entry
+/// though others fail, the first failure thrown in the end.
 void prepare_each(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& prepare,
                   const std::function<void(const PreparationProgress&)>& progress);
 

@@ -1,5 +1,5 @@
-// Chains with matrix products on any device: one kernel does all where the device has one; else products go to memory, and a chain without
-// products reads them there. For engine.cpp.
+// Chains with matrix products on any device: one kernel does all where the device has one; else products go to memory,
+// and a chain without products reads them there. For engine.cpp.
 #pragma once
 
 #include <memory>

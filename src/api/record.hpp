@@ -11,11 +11,13 @@
 
 namespace epifuse {
 
-/// The line whose plan for a GPU like `machine` has the class that this launch's has: shapes, types, strides and the alignment of each address.
+/// The line whose plan for a GPU like `machine` has the class that this launch's has: shapes, types, strides and the
+/// alignment of each address.
 std::string launch_line(const ir::Program& program, std::span<const OutputView> outputs,
                         std::span<const TensorView> inputs, const plan::Machine& machine);
 
-/// EPIFUSE_RECORD=FILE: appends the line unless this process has done so. Trouble with the file is a warning in the log.
+/// EPIFUSE_RECORD=FILE: appends the line unless this process has done so. Trouble with the file is a warning in the
+/// log.
 void record_launch(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                    const plan::Machine& machine);
 

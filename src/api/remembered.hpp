@@ -13,8 +13,8 @@
 
 namespace epifuse {
 
-/// Values by signature, at most so many; a new one replaces another. Any number of threads. Who does not get a slot's lock at once makes the value again,
-/// which waits for nobody: not for a thread that a fork() left behind, either.
+/// Values by signature, at most so many; a new one replaces another. Any number of threads. Who does not get a slot's
+/// lock at once makes the value again, which waits for nobody: not for a thread that a fork() left behind, either.
 template <class T>
 class Remembered {
  public:

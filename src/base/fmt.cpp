@@ -1,5 +1,6 @@
-// What fmt 9 declares and does not define inline, compiled here once instead of in every file that formats: header-only it took half of
-// the library's compile time. Weak, so that a program which also links a libfmt of this version has no duplicates. Nobody includes this.
+// What fmt 9 declares and does not define inline, compiled here once instead of in every file that formats: header-only
+// it took half of the library's compile time. Weak, so that a program which also links a libfmt of this version has no
+// duplicates. Nobody includes this.
 #include <fmt/format.h>
 
 #undef FMT_FUNC

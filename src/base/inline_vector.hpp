@@ -1,5 +1,6 @@
-// A vector of small values whose first elements lie in the object itself: what a launch makes of its operands needs no heap. For
-// every component. The standard library has none, and boost's would bring 130 MB of headers for this one class.
+// A vector of small values whose first elements lie in the object itself: what a launch makes of its operands needs no
+// heap. For every component. The standard library has none, and boost's would bring 130 MB of headers for this one
+// class.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 
 namespace epifuse::base {
 
-/// The part of std::vector's interface that the components use. Elements are trivially copyable; beyond `Inline` of them they lie on the
-/// heap.
+/// The part of std::vector's interface that the components use. Elements are trivially copyable; beyond `Inline` of
+/// them they lie on the heap.
 template <class T, std::size_t Inline>
 class InlineVector {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,5 +1,6 @@
-// The logger of every component: spdlog's logger "epifuse", silent unless EPIFUSE_LOG names a level or the application sets one.
-// spdlog's headers are seen by log.cpp alone: they cost every file that includes them six seconds of compilation.
+// The logger of every component: spdlog's logger "epifuse", silent unless EPIFUSE_LOG names a level or the application
+// sets one. spdlog's headers are seen by log.cpp alone: they cost every file that includes them six seconds of
+// compilation.
 #pragma once
 
 #include <utility>
@@ -37,9 +38,9 @@ class Log {
   void write_text(Level level, const std::string& text) const;
 };
 
-/// Until set_log() is called: spdlog's logger "epifuse", which is made and registered on first use, so that an application that shares
-/// spdlog with the library can replace its sinks or level. Its first level is EPIFUSE_LOG (trace, debug, info, warn, err, off), `off` when
-/// unset.
+/// Until set_log() is called: spdlog's logger "epifuse", which is made and registered on first use, so that an
+/// application that shares spdlog with the library can replace its sinks or level. Its first level is EPIFUSE_LOG
+/// (trace, debug, info, warn, err, off), `off` when unset.
 const Log& log();
 
 }  // namespace epifuse::base

@@ -21,7 +21,8 @@ template <class... Args>
 /// The candidate with the smallest edit distance to `word`, if it is close enough to be a typing error.
 std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates);
 
-/// Text of a user for a message: its first 64 bytes, with '?' for all but plain ASCII, so that no message moves a terminal's cursor.
+/// Text of a user for a message: its first 64 bytes, with '?' for all but plain ASCII, so that no message moves a
+/// terminal's cursor.
 std::string shown(std::string_view text);
 
 /// Without the spaces around it.

@@ -1,5 +1,5 @@
-// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the emitters of
-// pointwise/, reduction/ and gemm/.
+// Values as C++ text: what an operation, a constant or a cast looks like in the emitted source. Shared by the emitters
+// of pointwise/, reduction/ and gemm/.
 #pragma once
 
 #include <array>
@@ -37,8 +37,9 @@ class ChainWriter {
   std::string reference(ir::Value value) const;
   /// A use where an operation wants a real or a truth value.
   std::string argument(ir::Value value, ir::Kind wanted) const;
-  /// The right-hand side that computes a value: an operation, a cast, or a reduction of one element. `is_term`: nothing but sums uses it,
-  /// whose own rounding hides the error of a cheaper formula. `arguments`: what such a formula takes in place of the operands.
+  /// The right-hand side that computes a value: an operation, a cast, or a reduction of one element. `is_term`: nothing
+  /// but sums uses it, whose own rounding hides the error of a cheaper formula. `arguments`: what such a formula takes
+  /// in place of the operands.
   std::string computation(ir::Value value, bool is_term = false, std::string_view arguments = {});
   /// The function of templates/prelude/fast.cuh that computes a value well enough here, or empty.
   std::string_view cheaper(ir::Value value, bool is_term) const;
@@ -65,8 +66,8 @@ class ChainWriter {
   std::string of_one_element(const ir::Node& node);
 };
 
-/// `chain()`: the chain for one element, of operands that the kernel reads, scalars and counts; its results are references, or the only one is
-/// returned. Requires the sections of its operations.
+/// `chain()`: the chain for one element, of operands that the kernel reads, scalars and counts; its results are
+/// references, or the only one is returned. Requires the sections of its operations.
 std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
                         const std::vector<ir::Kind>& input_kinds, ChainWriter& writer, bool returns_result = false);
 

@@ -13,15 +13,17 @@
 
 namespace epifuse::codegen {
 
-/// The entry point of a source before emit() gives it its own name: `extern "C" __global__ void epifuse_kernel(Params)`.
+/// The entry point of a source before emit() gives it its own name: `extern "C" __global__ void
+/// epifuse_kernel(Params)`.
 inline constexpr const char* kKernelName = "epifuse_kernel";
 
-/// The entry point's name, which profilers show: the schedule, the first operations or composites, however they were written, the types of the first
-/// operand and result, and a hash of chain and class: "epifuse_resident_softmax_f16_f16_b52d46".
+/// The entry point's name, which profilers show: the schedule, the first operations or composites, however they were
+/// written, the types of the first operand and result, and a hash of chain and class:
+/// "epifuse_resident_softmax_f16_f16_b52d46".
 std::string kernel_name(const ir::Program& program, const plan::KernelClass& kernel_class);
 
-/// What the emitters put together, before it is made lean; it depends on the chain and on plan.kernel_class only. With what lean_passes() says
-/// it tells sources apart, for a tenth of what emit() costs.
+/// What the emitters put together, before it is made lean; it depends on the chain and on plan.kernel_class only. With
+/// what lean_passes() says it tells sources apart, for a tenth of what emit() costs.
 std::string draft(const ir::Program& program, const plan::KernelClass& kernel_class,
                   const std::vector<ir::Kind>& input_kinds);
 

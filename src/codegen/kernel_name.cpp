@@ -1,4 +1,5 @@
-// What a kernel is called, for whoever reads a profile: schedule, what it computes first, types, and a hash of chain and class.
+// What a kernel is called, for whoever reads a profile: schedule, what it computes first, types, and a hash of chain
+// and class.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -26,7 +27,8 @@ std::uint32_t hash_of(std::string_view text, const ir::Fingerprint& chain) {
 // What computes something: neither operands and numbers nor what only gives a value another shape.
 bool is_operation(Op op) { return op > Op::count && !ir::is_movement(op); }
 
-// The norms that differ in what they reduce over: channels of all samples, groups that were split off, the last dimensions, or the rest.
+// The norms that differ in what they reduce over: channels of all samples, groups that were split off, the last
+// dimensions, or the rest.
 std::string_view norm_of(const ir::Program& program, const Node& mean) {
   const ir::Axes& axes = mean.shaping.axes;
   const auto splits = [](const Node& node) { return node.op == Op::unflatten; };
@@ -35,7 +37,8 @@ std::string_view norm_of(const ir::Program& program, const Node& mean) {
   return axes.count == 0 || axes.at[0] < 0 ? "layer_norm" : "instance_norm";
 }
 
-// Operations that together have a name. How the user wrote them does not count: a chain has one kernel, and that has one name.
+// Operations that together have a name. How the user wrote them does not count: a chain has one kernel, and that has
+// one name.
 struct Composite {
   std::string_view name;
   std::array<Op, 6> operations;

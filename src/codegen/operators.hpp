@@ -1,4 +1,5 @@
-// Operators of constant expressions, for who evaluates them while a source is written: select.cpp in templates, lean/ in sources.
+// Operators of constant expressions, for who evaluates them while a source is written: select.cpp in templates, lean/
+// in sources.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The kernel's parameter struct, described once: the same list of fields is printed into the source and becomes the layout by which
-// launches pack it, so that the two cannot disagree.
+// The kernel's parameter struct, described once: the same list of fields is printed into the source and becomes the
+// layout by which launches pack it, so that the two cannot disagree.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,8 @@ struct Field {
   int stage = 0;                                             ///< of workspace
 };
 
-/// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of the prelude.
+/// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of
+/// the prelude.
 std::string input_name(const ir::Program& program, std::size_t i);
 /// Writes the offset of an operand's element, by the operand's name.
 using OffsetText = std::function<std::string(std::string_view name)>;
@@ -60,8 +61,9 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
                        const OffsetText& offset);
 /// Of an input that is read at indices: where the row begins in which the element lies.
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
-/// The lines that write output i, which do nothing where an index says where and is out of range. `write` gives the statement, of the text of where
-/// the output's elements begin. `exists`: a condition under which there is an index to read, empty for always.
+/// The lines that write output i, which do nothing where an index says where and is out of range. `write` gives the
+/// statement, of the text of where the output's elements begin. `exists`: a condition under which there is an index to
+/// read, empty for always.
 std::string written_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
                        const OffsetText& offset, std::string_view exists, std::string_view indent,
                        const std::function<std::string(const std::string& base)>& write);
@@ -75,9 +77,11 @@ bool takes_numbers(const ir::Program& program);
 bool has_bytes(const plan::KernelClass& kernel);
 /// Whether an operand is rolled.
 bool rolls(const ir::Program& program);
-/// Of an input that is bounded: which elements of the vector that begins at the coordinates `at` exist, and where they lie. Of a mask: which are inside.
+/// Of an input that is bounded: which elements of the vector that begins at the coordinates `at` exist, and where they
+/// lie. Of a mask: which are inside.
 std::string run_at(const ir::Program& program, std::size_t i, std::string_view at);
-/// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions begin again.
+/// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions
+/// begin again.
 std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at);
 /// What an input has where an index is out of range: NaN, or 0 if it is no float.
 std::string out_of_range(const plan::OperandPlan& operand);
@@ -94,15 +98,16 @@ bool has_coordinates(const plan::KernelClass& kernel);
 /// Fields in the order of the struct.
 std::vector<Field> parameter_fields(const ir::Program& program, const plan::KernelClass& kernel_class);
 
-/// Where the fields lie, and how they are filled in: in two steps, since most launches of a kernel differ from one before only in addresses
-/// and scalars. Made once per kernel.
+/// Where the fields lie, and how they are filled in: in two steps, since most launches of a kernel differ from one
+/// before only in addresses and scalars. Made once per kernel.
 class ParameterLayout {
  public:
   ParameterLayout(const ir::Program& program, const plan::KernelClass& kernel_class);
 
   /// Of the whole struct.
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Fills `params`, of bytes(), with what the plan alone says. Addresses are 0, those in the workspace offsets from its beginning.
+  /// Fills `params`, of bytes(), with what the plan alone says. Addresses are 0, those in the workspace offsets from
+  /// its beginning.
   void pack_plan(const plan::Plan& plan, std::byte* params) const;
 
   /// An address or a scalar.

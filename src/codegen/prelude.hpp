@@ -1,5 +1,5 @@
-// The device prelude, taken apart: templates/*.cuh are made of named sections, and a kernel gets the ones it needs, each once, after what
-// they need. Called by the emitters.
+// The device prelude, taken apart: templates/*.cuh are made of named sections, and a kernel gets the ones it needs,
+// each once, after what they need. Called by the emitters.
 #pragma once
 
 #include <set>

@@ -1,5 +1,5 @@
-// A pass over the iteration space, or over some of its dimensions, in blocks that fit the cache: load the operands of a block, run one
-// loop per operation over it. For the files of this component only.
+// A pass over the iteration space, or over some of its dimensions, in blocks that fit the cache: load the operands of a
+// block, run one loop per operation over it. For the files of this component only.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace epifuse::host {
 
-/// Elements of a block: long enough that a loop's start-up vanishes, short enough that the values of a chain stay in L1 and L2.
+/// Elements of a block: long enough that a loop's start-up vanishes, short enough that the values of a chain stay in L1
+/// and L2.
 inline constexpr int kBlock = 1024;
 /// Below this a thread costs more (some 20 µs) than it saves.
 inline constexpr std::int64_t kElementsPerThread = 1 << 16;
@@ -30,8 +31,8 @@ struct Step {
   bool is_loaded = false;
 };
 
-/// Where a value of a pass lies in memory: strides by dimension, with dimensions merged that lie in one line. The innermost stays as it
-/// is where the pass is cut into columns.
+/// Where a value of a pass lies in memory: strides by dimension, with dimensions merged that lie in one line. The
+/// innermost stays as it is where the pass is cut into columns.
 struct Path {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -71,8 +72,8 @@ struct Path::Wrap {
   std::int64_t offset = 0;  ///< that is added
 };
 
-/// How a value that is loaded lies in a pass over dimensions, with what says where it exists and where it is read. `path_of` makes the path of one
-/// of the space's operands.
+/// How a value that is loaded lies in a pass over dimensions, with what says where it exists and where it is read.
+/// `path_of` makes the path of one of the space's operands.
 template <class PathOf>
 Path operand_path(const ir::Program& program, const plan::Space& space, std::size_t operand, const PathOf& path_of) {
   const plan::StridedOperand& strided = space.inputs[operand];
@@ -130,7 +131,8 @@ inline std::array<std::uint8_t, kBlock> halves_of_bytes(const std::byte* base, s
   return halves;
 }
 
-/// The way back. No other thread writes the other half of a byte: a tensor of such elements begins each run of a block with a byte.
+/// The way back. No other thread writes the other half of a byte: a tensor of such elements begins each run of a block
+/// with a byte.
 inline void put_halves(const std::array<std::uint8_t, kBlock>& halves, std::byte* base, std::int64_t offset,
                        std::int64_t stride, int length) {
   for (int i = 0; i < length; ++i) {
@@ -141,8 +143,8 @@ inline void put_halves(const std::array<std::uint8_t, kBlock>& halves, std::byte
   }
 }
 
-/// Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations still works in a
-/// handful of them; an operation never writes the buffer that it reads.
+/// Which buffer holds each value. Buffers are used again once their value is dead, so that a chain of 500 operations
+/// still works in a handful of them; an operation never writes the buffer that it reads.
 struct Slots {
   std::vector<int> of;  // by node
   int count = 0;
@@ -224,8 +226,8 @@ class BlockWorker {
   }
   void fill(ir::Value value, double number) { std::fill_n(buffer(value), kBlock, static_cast<Real>(number)); }
 
-  // A block that lies in memory as the loops want it is used where it is. Not one that is itself stored: another result may be
-  // written over it first, in place.
+  // A block that lies in memory as the loops want it is used where it is. Not one that is itself stored: another result
+  // may be written over it first, in place.
   void read(ir::Value value, std::int64_t first, int n) {
     const Path& path = chain_.path(value);
     if (path.is_uniform()) return;

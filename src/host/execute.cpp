@@ -1,5 +1,5 @@
-// A pointwise chain is one pass over the iteration space that computes every value of the program and stores the results. Chains with
-// reductions are several: reduce.cpp.
+// A pointwise chain is one pass over the iteration space that computes every value of the program and stores the
+// results. Chains with reductions are several: reduce.cpp.
 #include "host/execute.hpp"
 
 #include "host/block.hpp"

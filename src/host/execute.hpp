@@ -13,7 +13,8 @@ namespace epifuse::host {
 void execute(const ir::Program& program, const plan::Space& space, std::span<const double> scalars,
              int most_threads = 0);
 
-/// Error(invalid_argument), naming the operation and the operand, unless all indices of the chain are in range. `inputs` are those of the launch.
+/// Error(invalid_argument), naming the operation and the operand, unless all indices of the chain are in range.
+/// `inputs` are those of the launch.
 void check_indices(const ir::Program& program, std::span<const TensorView> inputs);
 
 }  // namespace epifuse::host

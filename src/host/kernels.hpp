@@ -1,5 +1,5 @@
-// The loops of the CPU device: one per operation and per conversion, over short arrays, compiled from the same definitions as kernels
-// and once per instruction set. For execute.cpp only.
+// The loops of the CPU device: one per operation and per conversion, over short arrays, compiled from the same
+// definitions as kernels and once per instruction set. For execute.cpp only.
 #pragma once
 
 #include <array>
@@ -42,9 +42,10 @@ inline constexpr std::size_t kReductions = 0
 #undef EPIFUSE_REDUCTION
     ;
 
-/// What a reduction has seen is two doubles, `first` and `second`: of sum and mean the sum, of var the mean and the sum of squared
-/// deviations, of the others the result so far. This takes `rows` rows of `width` values into the states of their columns, which
-/// `taken` rows have entered before. The order of the additions depends on rows and width alone, not on the instruction set.
+/// What a reduction has seen is two doubles, `first` and `second`: of sum and mean the sum, of var the mean and the sum
+/// of squared deviations, of the others the result so far. This takes `rows` rows of `width` values into the states of
+/// their columns, which `taken` rows have entered before. The order of the additions depends on rows and width alone,
+/// not on the instruction set.
 template <class Real>
 using Take = void (*)(const Real* values, int rows, int width, std::int64_t taken, double* first, double* second);
 

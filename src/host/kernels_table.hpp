@@ -1,5 +1,6 @@
-// The body of kernels_baseline.cpp and kernels_avx2.cpp, which differ in compiler flags only. Everything here has internal linkage or
-// is always inlined: a function compiled for one instruction set must never be linked into code for another.
+// The body of kernels_baseline.cpp and kernels_avx2.cpp, which differ in compiler flags only. Everything here has
+// internal linkage or is always inlined: a function compiled for one instruction set must never be linked into code for
+// another.
 #pragma once
 
 #include <type_traits>
@@ -46,8 +47,8 @@ constexpr char kind_at(const char* kinds, int i) {
 template <class T, class Real>
 void loop_cast(const Real* __restrict__ a, const Real*, const Real*, Real* __restrict__ out, int n) {
   if constexpr (std::is_integral_v<T>) {
-    // An integer has no -0. g++ 12 turns the way there and back into a truncation that keeps the sign (-fno-trapping-math); adding 0
-    // takes it off.
+    // An integer has no -0. g++ 12 turns the way there and back into a truncation that keeps the sign
+    // (-fno-trapping-math); adding 0 takes it off.
     for (int i = 0; i < n; ++i) out[i] = prelude::round_to<T>(a[i]) + Real(0);
   } else {
     for (int i = 0; i < n; ++i) out[i] = prelude::round_to<T>(a[i]);

@@ -5,8 +5,9 @@
 
 namespace epifuse::host {
 
-/// result = left @ right over [..., rows, depth] and [..., depth, columns], whose dimensions in front broadcast to the result's. The result is dense: f64
-/// of factors of f64, i32 of i8, else f32, in which products of other floats are summed. Views are of host memory; they were checked before.
+/// result = left @ right over [..., rows, depth] and [..., depth, columns], whose dimensions in front broadcast to the
+/// result's. The result is dense: f64 of factors of f64, i32 of i8, else f32, in which products of other floats are
+/// summed. Views are of host memory; they were checked before.
 void multiply(const TensorView& left, const TensorView& right, const OutputView& result);
 
 /// The type of `multiply`'s result for factors of that type.

@@ -1,5 +1,5 @@
-// Which pass computes what. A reduction is one stage above its argument; stage by stage come the values worth holding, then the
-// reductions, and after the last stage the passes that write.
+// Which pass computes what. A reduction is one stage above its argument; stage by stage come the values worth holding,
+// then the reductions, and after the last stage the passes that write.
 #include "host/passes.hpp"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ using ir::Program;
 using ir::Value;
 using plan::Space;
 
-// A value that varies over fewer dimensions than its user is computed on its own, and not again for each element of the user, if it
-// has this many times fewer elements: the memory is small then.
+// A value that varies over fewer dimensions than its user is computed on its own, and not again for each element of the
+// user, if it has this many times fewer elements: the memory is small then.
 constexpr std::int64_t kWorthHolding = 8;
 
-// A value that passes of later stages need is held, too, if they would compute it in so many operations one behind the other: passes of a long chain
-// then begin where one before them ended, not at the operands.
+// A value that passes of later stages need is held, too, if they would compute it in so many operations one behind the
+// other: passes of a long chain then begin where one before them ended, not at the operands.
 constexpr int kDeep = 24;
 
 class Analysis {
@@ -134,8 +134,9 @@ class Analysis {
     return writes;
   }
 
-  // In place, an operand must be read before it is written over: its own element by the same pass, or all of it by an earlier one.
-  // Where that does not hold (an operand that another pass reads too, or along another dimension), it is copied first.
+  // In place, an operand must be read before it is written over: its own element by the same pass, or all of it by an
+  // earlier one. Where that does not hold (an operand that another pass reads too, or along another dimension), it is
+  // copied first.
   void save_inputs(const std::vector<Pass>& writes) {
     std::vector<bool> is_saved(nodes().size(), false);
     for (std::size_t reader = 0; reader < writes.size(); ++reader) {

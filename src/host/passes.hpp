@@ -1,5 +1,5 @@
-// The stage analysis: a chain with reductions as a list of passes, each of which needs only what the passes before it have left behind.
-// For reduce.cpp.
+// The stage analysis: a chain with reductions as a list of passes, each of which needs only what the passes before it
+// have left behind. For reduce.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Runs the passes of passes.cpp. Results of reductions, and other values of few dimensions, are held in arrays that later passes load
-// like operands. How a reduction is cut into chunks depends on shapes alone, so that results do not depend on the number of threads.
+// Runs the passes of passes.cpp. Results of reductions, and other values of few dimensions, are held in arrays that
+// later passes load like operands. How a reduction is cut into chunks depends on shapes alone, so that results do not
+// depend on the number of threads.
 #include "host/reduce.hpp"
 
 #include <algorithm>
@@ -38,8 +39,9 @@ StridedOperand reordered(const StridedOperand& strided, const std::vector<int>& 
   return result;
 }
 
-// How the elements of a reducing pass are grouped. It runs over parallel dimensions, then reduced ones; last over the innermost dimension
-// in memory if that is parallel, in tiles of its columns. A group is the elements that become one for each column of a tile.
+// How the elements of a reducing pass are grouped. It runs over parallel dimensions, then reduced ones; last over the
+// innermost dimension in memory if that is parallel, in tiles of its columns. A group is the elements that become one
+// for each column of a tile.
 struct Grid {
   std::vector<int> order;
   std::int64_t groups = 1;   // parallel elements before the columns

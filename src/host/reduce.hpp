@@ -1,5 +1,5 @@
-// The CPU device's chains with reductions or shape operations: one pass over the data per stage of reductions, then one that writes.
-// Called by execute.cpp.
+// The CPU device's chains with reductions or shape operations: one pass over the data per stage of reductions, then one
+// that writes. Called by execute.cpp.
 #pragma once
 
 #include <span>

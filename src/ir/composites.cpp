@@ -1,5 +1,5 @@
-// The expansions. The order in which values are written down here is the one of the formulas in docs/guide/operations.md:
-// who writes the formula gets an equal Program.
+// The expansions. The order in which values are written down here is the one of the formulas in
+// docs/guide/operations.md: who writes the formula gets an equal Program.
 #include "ir/composites.hpp"
 
 #include <algorithm>
@@ -116,7 +116,8 @@ Value dropout(Builder& b, Value x, Value p, Value seed, Value offset) {
     base::fail(ErrorCode::invalid_expression, "'p' of 'dropout' is a probability, from 0 to 1; found {}",
                print_number(rate.constant));
   }
-  // Numbers are multiples of 2^-24. The rate is taken to the next one, which f32 and f64 both hold, so that both drop the same elements.
+  // Numbers are multiples of 2^-24. The rate is taken to the next one, which f32 and f64 both hold, so that both drop
+  // the same elements.
   const Value least =
       is_constant ? b.constant(std::ldexp(std::ceil(std::ldexp(rate.constant, 24)), -24), category_of(rate.dtype)) : p;
   const Value draw = b.rand_like(x, seed, offset);
@@ -161,7 +162,8 @@ constexpr double kLeastScale = 0x1p-127;  // of f8e8m0
 // As f8e8m0 rounds, in f32.
 Value nearest_power(const Chain& c, Value x) { return c.b.cast(c.b.cast(x, DType::f8e8m0), DType::f32); }
 
-// The least power of two p from 2^-127 on with p * bound >= largest. The products are exact, so that the division need not be.
+// The least power of two p from 2^-127 on with p * bound >= largest. The products are exact, so that the division need
+// not be.
 Value scale_above(const Chain& c, Value largest, double bound) {
   const Value p = nearest_power(c, c.op(Op::div, largest, bound));
   return c.op(Op::where, c.op(Op::lt, c.op(Op::mul, p, bound), largest), c.op(Op::mul, p, 2.0), p);
@@ -363,7 +365,8 @@ bool has_reduction(const Builder& b, Value value) {
   return false;
 }
 
-// Of what was computed from whole rows: each element beside the other of its pair, so that all values have the row's elements.
+// Of what was computed from whole rows: each element beside the other of its pair, so that all values have the row's
+// elements.
 Value rope_of_rows(Builder& b, Value x, Value cos, Value sin, bool interleaved) {
   const Chain c{b};
   const Value pairs =

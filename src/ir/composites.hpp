@@ -1,5 +1,6 @@
-// Functions that are chains of primitives: each expands in the Builder, exactly as one would write it by hand, so that a composite and
-// its spelled-out form are the same Program. Both front ends call these. Names, definitions and defaults are PyTorch's.
+// Functions that are chains of primitives: each expands in the Builder, exactly as one would write it by hand, so that
+// a composite and its spelled-out form are the same Program. Both front ends call these. Names, definitions and
+// defaults are PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,8 @@ Value cat(Builder& b, std::span<const Value> values, std::int64_t dim);
 Value stack(Builder& b, std::span<const Value> values, std::int64_t dim);
 Value pixel_shuffle(Builder& b, Value x, std::int64_t factor);
 Value pixel_unshuffle(Builder& b, Value x, std::int64_t factor);
-/// Pairs (a, b) of the last dimension's elements, which are halves of it or neighbours, turned: (a * cos - b * sin, b * cos + a * sin).
+/// Pairs (a, b) of the last dimension's elements, which are halves of it or neighbours, turned: (a * cos - b * sin, b *
+/// cos + a * sin).
 Value rope(Builder& b, Value x, Value cos, Value sin, bool interleaved);
 
 }  // namespace epifuse::ir

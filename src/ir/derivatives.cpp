@@ -1,4 +1,5 @@
-// Derivatives are text: each row is parsed once, as a chain over a, b, c, y and g, and copied into the chain that needs it.
+// Derivatives are text: each row is parsed once, as a chain over a, b, c, y and g, and copied into the chain that needs
+// it.
 #include "ir/derivatives.hpp"
 
 #include <algorithm>

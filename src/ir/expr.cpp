@@ -1,5 +1,5 @@
-// Operators and functions of the C++ front end: each makes a node; translate() visits the graph into the Builder that the parser
-// uses too, so that both front ends give the same Program.
+// Operators and functions of the C++ front end: each makes a node; translate() visits the graph into the Builder that
+// the parser uses too, so that both front ends give the same Program.
 #include "ir/expr.hpp"
 
 #include <unordered_map>
@@ -59,7 +59,8 @@ Expr operand(Op op, std::string_view name) {
 }  // namespace
 
 ExprNode::~ExprNode() {
-  // A chain of n nodes would otherwise nest n destructors. Children that only this node holds are collected and freed one by one.
+  // A chain of n nodes would otherwise nest n destructors. Children that only this node holds are collected and freed
+  // one by one.
   std::vector<std::shared_ptr<const ExprNode>> pending = std::move(args);
   while (!pending.empty()) {
     const std::shared_ptr<const ExprNode> node = std::move(pending.back());

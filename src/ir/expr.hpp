@@ -34,8 +34,8 @@ struct ExprNode {
   ~ExprNode();
 };
 
-/// The node of a function that several operations of the Program may stand behind. `expand` runs when the Program is built: what it
-/// refuses is an Error of the Epilogue's constructor, as for all operations.
+/// The node of a function that several operations of the Program may stand behind. `expand` runs when the Program is
+/// built: what it refuses is an Error of the Epilogue's constructor, as for all operations.
 Expr composite(std::string_view function, const std::vector<Expr>& args, ExprNode::Expand expand);
 
 namespace ir {

@@ -1,4 +1,5 @@
-// Views, pooling and positions of the C++ front end. As expr.cpp: each makes a node that is expanded when the Program is built.
+// Views, pooling and positions of the C++ front end. As expr.cpp: each makes a node that is expanded when the Program
+// is built.
 #include <array>
 
 #include "ir/composites.hpp"

@@ -16,8 +16,8 @@ namespace {
 
 using Arguments = std::span<const Argument>;
 
-// Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional value, n number,
-// i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list, m values.
+// Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional
+// value, n number, i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list, m values.
 struct Row {
   std::string_view signature;
   std::string_view types;
@@ -372,7 +372,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOtherNam
 
 enum class Sample { required, all };
 
-// The function on tensors (different ones, so that nothing is simplified away), with those that may be left out or without.
+// The function on tensors (different ones, so that nothing is simplified away), with those that may be left out or
+// without.
 Program sample(const Function& function, Sample which = Sample::required) {
   Builder builder;
   std::vector<Argument> arguments;

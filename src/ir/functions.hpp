@@ -1,5 +1,6 @@
-// What can be called in a chain: every function with its typed parameters, for the parser, for lists of operations and their docs.
-// Element-wise operations come from ops.def, reductions from reductions.def, the rest stands in functions.cpp.
+// What can be called in a chain: every function with its typed parameters, for the parser, for lists of operations and
+// their docs. Element-wise operations come from ops.def, reductions from reductions.def, the rest stands in
+// functions.cpp.
 #pragma once
 
 #include <array>
@@ -62,7 +63,8 @@ struct Function {
   std::string_view formula;
   std::function<Value(Builder&, std::span<const Argument>)> build;  ///< takes an argument for each parameter
 
-  /// The parameter of that name, or of PyTorch's other name for it (dim, num_groups); the size of the list if there is none.
+  /// The parameter of that name, or of PyTorch's other name for it (dim, num_groups); the size of the list if there is
+  /// none.
   std::size_t position(std::string_view keyword) const;
   /// Instructions per element in f32, roughly: what runs once per element, not what runs once per reduced row.
   int cost() const;

@@ -1,9 +1,10 @@
 // Which values the forward pass saves, and the cut of the sweep's one chain in two.
 //
-// The policy: pointwise values are computed again from what is in memory anyway. Of reductions, which would need a pass of their own, what one
-// row leaves is saved: a mean, 1 / deviation. A stored result takes the place of operands where backward then reads less, or as much and
-// computes less; but where the rows are read anyway, not of an operand that may be smaller, such as a bias. A truth value is saved where
-// computing it would read two operands that backward reads for nothing else.
+// The policy: pointwise values are computed again from what is in memory anyway. Of reductions, which would need a pass
+// of their own, what one row leaves is saved: a mean, 1 / deviation. A stored result takes the place of operands where
+// backward then reads less, or as much and computes less; but where the rows are read anyway, not of an operand that
+// may be smaller, such as a bias. A truth value is saved where computing it would read two operands that backward reads
+// for nothing else.
 #include "ir/gradient.hpp"
 
 #include <algorithm>
@@ -183,7 +184,8 @@ class Cut {
     return shape;
   }
 
-  // Whether the rows of a reduction are computed of operands that are read. Then others, such as a bias, may be smaller than the result is.
+  // Whether the rows of a reduction are computed of operands that are read. Then others, such as a bias, may be smaller
+  // than the result is.
   bool reads_rows(const Reading& reading) const {
     std::vector<bool> is_known(size_, true);
     for (std::size_t i = 0; i < size_; ++i) {
@@ -251,8 +253,8 @@ class Cut {
 
   // ---- masks
 
-  // A chain of pointwise operations alone writes all results in one shape. With a saved value of another shape it is no such chain any more, so its
-  // own results must have that shape anyway.
+  // A chain of pointwise operations alone writes all results in one shape. With a saved value of another shape it is no
+  // such chain any more, so its own results must have that shape anyway.
   bool may_save_any_shape() {
     return std::ranges::all_of(program_.results(),
                                [&](const Result& r) { return keeps_shape(sweep_.forward[index(r.value)]); });
@@ -283,7 +285,8 @@ class Cut {
 
   // ---- two chains of one
 
-  // Random numbers and positions need but a shape. Where the gradient of a result has it, backward takes no operand for its sake.
+  // Random numbers and positions need but a shape. Where the gradient of a result has it, backward takes no operand for
+  // its sake.
   void find_references() {
     for (std::size_t i = 0; i < size_; ++i) {
       const auto value = static_cast<Value>(i);
@@ -433,8 +436,8 @@ class Cut {
     return std::move(b).finish().with(program_.math());
   }
 
-  // A chain of pointwise operations alone writes all results in the shape that all operands broadcast to: where that is not theirs, a shape
-  // operation makes it another chain.
+  // A chain of pointwise operations alone writes all results in the shape that all operands broadcast to: where that is
+  // not theirs, a shape operation makes it another chain.
   bool are_of_several_shapes(const std::vector<bool>& is_used) {
     Atoms all;
     for (std::size_t i = 0; i < is_used.size(); ++i) {

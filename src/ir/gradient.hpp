@@ -1,5 +1,5 @@
-// The gradient of a chain as chains: one for the backward pass, and the forward pass with what that one needs as further results.
-// Called by api/ and tests.
+// The gradient of a chain as chains: one for the backward pass, and the forward pass with what that one needs as
+// further results. Called by api/ and tests.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ struct GradientOptions {
       overwritten;  ///< operands that the forward pass writes its results over: backward does not read them
 };
 
-/// Throws Error(invalid_argument) for a name that is no operand, is given twice, or that no differentiable path leads to a result from.
+/// Throws Error(invalid_argument) for a name that is no operand, is given twice, or that no differentiable path leads
+/// to a result from.
 Gradient gradient(const Program& program, std::span<const std::string> wrt, const GradientOptions& options = {});
 
 }  // namespace epifuse::ir

@@ -1,4 +1,5 @@
-// one_hot compares with positions, which lie nowhere; rope reads its tables at positions; what is repeated is read at places that follow from positions.
+// one_hot compares with positions, which lie nowhere; rope reads its tables at positions; what is repeated is read at
+// places that follow from positions.
 #include "ir/indices.hpp"
 
 #include <array>

@@ -7,8 +7,9 @@
 
 namespace epifuse::ir {
 
-/// Marks the arguments of each marked value, and theirs in turn, but for those of which only the shape counts. stops(i): the value i is known
-/// already, so that what it is computed from is not needed for its sake. `marks` has an entry for each node, or for the first ones.
+/// Marks the arguments of each marked value, and theirs in turn, but for those of which only the shape counts.
+/// stops(i): the value i is known already, so that what it is computed from is not needed for its sake. `marks` has an
+/// entry for each node, or for the first ones.
 template <class Marks, class Stops>
 void mark_arguments(const std::vector<Node>& nodes, Marks& marks, const Stops& stops) {
   for (std::size_t i = marks.size(); i-- > 0;) {

@@ -1,4 +1,5 @@
-// Builds the table from ops.def once: the signatures are text there, since that is what people read, and are taken apart here.
+// Builds the table from ops.def once: the signatures are text there, since that is what people read, and are taken
+// apart here.
 #include "ir/ops.hpp"
 
 #include <algorithm>

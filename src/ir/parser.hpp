@@ -1,6 +1,6 @@
-// The reader of the text language (docs/guide/language.md): one token of look-ahead, precedence climbing, straight into the Builder.
-// Every error carries the line and a caret under the column. For its two sources alone: parser.cpp reads statements and
-// expressions, parser_calls.cpp calls and their arguments. All others call parse() of program.hpp.
+// The reader of the text language (docs/guide/language.md): one token of look-ahead, precedence climbing, straight into
+// the Builder. Every error carries the line and a caret under the column. For its two sources alone: parser.cpp reads
+// statements and expressions, parser_calls.cpp calls and their arguments. All others call parse() of program.hpp.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,9 @@
 
 namespace epifuse::ir {
 
-/// The recursion is bounded (kMaxDepth in parser.cpp), and so is the stack. What it does not need, the sentences of errors above all,
-/// stands in functions that are not inlined: under the sanitizers every temporary of a frame takes space of its own.
+/// The recursion is bounded (kMaxDepth in parser.cpp), and so is the stack. What it does not need, the sentences of
+/// errors above all, stands in functions that are not inlined: under the sanitizers every temporary of a frame takes
+/// space of its own.
 class Parser {
  public:
   Parser(std::string_view text, std::span<const std::string> scalars);
@@ -54,7 +55,8 @@ class Parser {
   void define_scalar(std::string_view name);
   void assignment(const Token& name);
   void define(const Token& name, Value value);
-  // `a, b = chunk(x, 2)` or `q, s = quantize(x, f8e4m3)`: false, and nowhere else than before, where this is no such statement.
+  // `a, b = chunk(x, 2)` or `q, s = quantize(x, f8e4m3)`: false, and nowhere else than before, where this is no such
+  // statement.
   [[gnu::noinline]] bool several(const Token& first);
   // `return a, b` or the final expression. A result that is a bare variable carries its name.
   void results();

@@ -1,5 +1,5 @@
-// Calls of the text language: their arguments by position and keyword, each read by the type of its parameter, and advice where a name is
-// unknown. parser.hpp says how the text is read.
+// Calls of the text language: their arguments by position and keyword, each read by the type of its parameter, and
+// advice where a name is unknown. parser.hpp says how the text is read.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
-// Windows are taken apart when a chain is built: the largest of 2 x 2 elements is the largest of four strided views, which every schedule
-// computes as any other pointwise work.
+// Windows are taken apart when a chain is built: the largest of 2 x 2 elements is the largest of four strided views,
+// which every schedule computes as any other pointwise work.
 #include "ir/pooling.hpp"
 
 #include <algorithm>
@@ -93,7 +93,8 @@ Value combined(Builder& b, Op op, std::vector<Value> values) {
 
 Value number(Builder& b, double value) { return b.constant(value, Category::integer); }
 
-// How many elements of each window lie in the tensor: along each dimension a one for each that does, and the product of these sums.
+// How many elements of each window lie in the tensor: along each dimension a one for each that does, and the product of
+// these sums.
 Value count_inside(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
   const auto size = by_dimension(function, "kernel_size", windows.size, rank);
   const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
@@ -118,8 +119,8 @@ Value count_inside(Builder& b, Value x, int rank, std::string_view function, con
   return product;
 }
 
-// How many elements of each window lie in the tensor or in its padding, where the last one may end behind that: along each dimension what is left
-// from the window's first element on, and not more than the window.
+// How many elements of each window lie in the tensor or in its padding, where the last one may end behind that: along
+// each dimension what is left from the window's first element on, and not more than the window.
 Value count_padded(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
   const auto size = by_dimension(function, "kernel_size", windows.size, rank);
   const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);

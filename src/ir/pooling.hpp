@@ -1,5 +1,5 @@
-// Pooling and upsampling, as chains of views: a window is read element by element, each of which is a strided view, so that no reduction
-// is needed. Names, definitions and defaults are PyTorch's. Both front ends call these.
+// Pooling and upsampling, as chains of views: a window is read element by element, each of which is a strided view, so
+// that no reduction is needed. Names, definitions and defaults are PyTorch's. Both front ends call these.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ Value upsample_nearest(Builder& b, Value x, int rank, std::span<const std::int64
 Value pad(Builder& b, Value x, const std::vector<std::int64_t>& sizes, std::string_view mode, double value);
 /// Elements that leave a dimension at its end come in again at its beginning.
 Value roll(Builder& b, Value x, std::span<const std::int64_t> shifts, std::span<const std::int64_t> dims);
-/// Of a 'cat' of both pieces of one value, which roll() makes for a dimension: the view that gives the first. Of others null.
+/// Of a 'cat' of both pieces of one value, which roll() makes for a dimension: the view that gives the first. Of others
+/// null.
 const View* rolled_by(const Program& program, const Node& cat);
 /// One of the elements of each window, with `value` where it lies outside.
 Value window(Builder& b, Value x, std::int64_t dim, const Windows& windows, std::int64_t index, double value);

@@ -24,7 +24,8 @@ std::string print_plain(double value) {
 
 bool is_leaf(const Node& node) { return node.op < Op::count; }
 
-// What reductions and shape operations have beside their arguments, as a call spells it. All axes, and what is the default, go unsaid.
+// What reductions and shape operations have beside their arguments, as a call spells it. All axes, and what is the
+// default, go unsaid.
 std::vector<std::string> attributes(const Node& node) {
   const Shaping& shaping = node.shaping;
   std::vector<std::string> items;
@@ -65,8 +66,8 @@ class Names {
   int next_ = 0;
 };
 
-// Prints a program in the text language. A value gets a statement of its own if it is used more than once, is a named result, or if the
-// expression would nest deeper than people read (and than the parser recurses).
+// Prints a program in the text language. A value gets a statement of its own if it is used more than once, is a named
+// result, or if the expression would nest deeper than people read (and than the parser recurses).
 class Printer {
  public:
   explicit Printer(const Program& program)

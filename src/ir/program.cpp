@@ -31,7 +31,8 @@ constexpr std::size_t kMaxBuilt = 4 * kMaxNodes;
   fail(ErrorCode::unsupported, "the chain has more than {} values: split it into several", kMaxNodes);
 }
 
-// A seed or an offset: a double holds every integer up to there, and 2^53 + 1, which it does not hold, is no word either.
+// A seed or an offset: a double holds every integer up to there, and 2^53 + 1, which it does not hold, is no word
+// either.
 bool is_random_word(double value) {
   return value >= 0 && value < static_cast<double>(kMaxSize) && value == std::trunc(value);
 }

@@ -1,4 +1,5 @@
-// Program: what both front ends build and all later components read. A flat list of values in SSA form, without shapes or types.
+// Program: what both front ends build and all later components read. A flat list of values in SSA form, without shapes
+// or types.
 #pragma once
 
 #include <array>
@@ -60,7 +61,8 @@ struct Shaping {
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
-  /// Of input, scalar and view: the position in Program::inputs, scalars or views; of what is generated: among all operands.
+  /// Of input, scalar and view: the position in Program::inputs, scalars or views; of what is generated: among all
+  /// operands.
   int ordinal = 0;
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
@@ -85,7 +87,8 @@ struct Fingerprint {
   auto operator<=>(const Fingerprint&) const = default;
 };
 
-/// How an operand of a chain without views is read, where a view steps outside the tensor or an index says where: plan/bind/lower.cpp makes these.
+/// How an operand of a chain without views is read, where a view steps outside the tensor or an index says where:
+/// plan/bind/lower.cpp makes these.
 struct Bounds {
   enum class Kind : std::uint8_t {
     none,  ///< every element exists
@@ -128,8 +131,8 @@ struct Bounds {
   std::vector<int> masks() const;
 };
 
-/// A result of a chain without views that lies among the elements of a larger tensor: along one dimension an index says where.
-/// plan/bind/lower.cpp makes these.
+/// A result of a chain without views that lies among the elements of a larger tensor: along one dimension an index says
+/// where. plan/bind/lower.cpp makes these.
 struct Scatter {
   int index = kNone;        ///< the operand that is the index, or kNone: all of the output is the result
   int dimension = 0;        ///< of the output
@@ -139,8 +142,9 @@ struct Scatter {
   bool exists() const noexcept { return index != kNone; }
 };
 
-/// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are equal lists;
-/// every node is used by a result. `inputs` may hold names that no node uses: they still count for broadcasting.
+/// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are
+/// equal lists; every node is used by a result. `inputs` may hold names that no node uses: they still count for
+/// broadcasting.
 class Program {
  public:
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
@@ -158,7 +162,8 @@ class Program {
   const View& view(const Node& node) const noexcept { return views_[static_cast<std::size_t>(node.ordinal)]; }
   const View* view_of(const Node& node) const noexcept { return node.op == Op::view ? &view(node) : nullptr; }
   const Fingerprint& fingerprint() const noexcept { return fingerprint_; }
-  /// The same without the numbers of bounds, which kernels get as parameters: programs whose kernels are the same text share it.
+  /// The same without the numbers of bounds, which kernels get as parameters: programs whose kernels are the same text
+  /// share it.
   const Fingerprint& code_fingerprint() const noexcept { return code_fingerprint_; }
   /// One for each input, or none at all.
   const std::vector<Bounds>& bounds() const noexcept { return bounds_; }
@@ -218,8 +223,8 @@ class Program {
   Fingerprint code_fingerprint_;
 };
 
-/// Builds a Program value by value. Simplifies as it goes (simplify.cpp): folds constants, merges common subexpressions, removes
-/// what does nothing; it never changes a bit of a result. Throws Error(invalid_expression).
+/// Builds a Program value by value. Simplifies as it goes (simplify.cpp): folds constants, merges common
+/// subexpressions, removes what does nothing; it never changes a bit of a result. Throws Error(invalid_expression).
 class Builder {
  public:
   /// Names are identifiers and unique across inputs and scalars; the first mention fixes the position.
@@ -238,7 +243,8 @@ class Builder {
   Value unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes);
   /// Dimensions first … last of `value` as one.
   Value flatten(Value value, int first, int last);
-  /// `vector` (one dimension, or none) laid along dimension `dim` of a value shaped like `other`: its own extent there, one elsewhere.
+  /// `vector` (one dimension, or none) laid along dimension `dim` of a value shaped like `other`: its own extent there,
+  /// one elsewhere.
   Value along(Value vector, Value other, int dim);
   /// How many elements of `value` a reduction over `axes` makes one of.
   Value count(Value value, const Axes& axes);
@@ -250,8 +256,8 @@ class Builder {
   Value reshape_as(Value value, Value other);
   /// `value`, which has the dimensions of `other` but for `axes`, with these in their places, with one element.
   Value unsqueeze_as(Value value, Value other, const Axes& axes);
-  /// Along dimension `dim` of `other` element (i + shift) / times of `value`, rounded down, at i, and 0 where there is none. In the other dimensions
-  /// both have one shape.
+  /// Along dimension `dim` of `other` element (i + shift) / times of `value`, rounded down, at i, and 0 where there is
+  /// none. In the other dimensions both have one shape.
   Value repeat_as(Value value, Value other, int dim, std::int64_t times, std::int64_t shift);
   /// `first` and behind it, along dimension `dim`, `second`.
   Value cat(Value first, Value second, int dim);
@@ -261,7 +267,8 @@ class Builder {
   Value matmul(Value left, Value right);
   /// Of take, index_select and gather: `value` along dimension `dim` at the positions that `index` holds.
   Value indexed(Op op, Value value, Value index, int dim);
-  /// `destination` with `source` in the place of its elements along dimension `dim` at the positions that `index` holds.
+  /// `destination` with `source` in the place of its elements along dimension `dim` at the positions that `index`
+  /// holds.
   Value index_copy(Value destination, int dim, Value index, Value source);
   /// The elements of `value` that `view` names.
   Value view(Value value, const View& view);
@@ -287,7 +294,8 @@ class Builder {
   };
 
   const Node& node(Value value) const noexcept { return program_.nodes_[static_cast<std::size_t>(value)]; }
-  /// A random number for each element of values shaped like `other`. `seed` and `offset` are scalars or whole numbers below 2^53.
+  /// A random number for each element of values shaped like `other`. `seed` and `offset` are scalars or whole numbers
+  /// below 2^53.
   Value rand_like(Value other, Value seed, Value offset);
   /// Of a node of Op::view, else null.
   const View* view_of(const Node& node) const noexcept { return program_.view_of(node); }
@@ -329,10 +337,11 @@ void check_name(std::string_view name);
 std::string_view name_of(const Node& node);
 /// What the user called to get this node: the name of a composite or of the operation itself. Errors use this.
 std::string_view written_name(const Node& node);
-/// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a plan knows.
+/// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a
+/// plan knows.
 bool gives_truth(const Node& node);
-/// A seed or an offset of random numbers, of a launch with these scalars. Error(invalid_argument), naming the scalar, if it is not whole or
-/// not from 0 to below 2^53.
+/// A seed or an offset of random numbers, of a launch with these scalars. Error(invalid_argument), naming the scalar,
+/// if it is not whole or not from 0 to below 2^53.
 std::uint64_t random_word(const Program& program, Value value, std::span<const double> scalars);
 /// The Error for a truth value where an operation takes numbers only.
 [[noreturn]] void refuse_truth(Op op, std::string_view what);

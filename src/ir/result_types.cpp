@@ -1,5 +1,5 @@
-// PyTorch's rule has three groups: tensors with dimensions, tensors without, numbers. Each promotes among its own; a group then only raises
-// the category of the one before it.
+// PyTorch's rule has three groups: tensors with dimensions, tensors without, numbers. Each promotes among its own; a
+// group then only raises the category of the one before it.
 #include "ir/result_types.hpp"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ DType by_rule(TypeRule rule, DType promotion) noexcept {
   return promotion;
 }
 
-// Whether the type of an argument counts. One that holds its default was most likely not given: clamp(x, 0) has no upper bound.
+// Whether the type of an argument counts. One that holds its default was most likely not given: clamp(x, 0) has no
+// upper bound.
 bool counts(const Node& node, std::size_t k, const Node& argument) {
   const OpRow& r = row(node.op);
   if (r.type == TypeRule::first) return k == 0;

@@ -1,5 +1,5 @@
-// A gradient may have fewer dimensions than its value, which it then broadcasts to: that of a mean stays one number per row. It gets the
-// value's shape (covering) where elements are counted: before it is summed, reshaped or returned.
+// A gradient may have fewer dimensions than its value, which it then broadcasts to: that of a mean stays one number per
+// row. It gets the value's shape (covering) where elements are counted: before it is summed, reshaped or returned.
 #include "ir/reverse_sweep.hpp"
 
 #include <algorithm>
@@ -324,7 +324,8 @@ Value ReverseSweep::of_first(Value reduction, Value g) {
   return op(Op::where, op(Op::eq, place, first), unreduced(reduction, g), number(0));
 }
 
-// Without a division by zero: where one element of a row is 0, the product of the others is the gradient of that one alone.
+// Without a division by zero: where one element of a row is 0, the product of the others is the gradient of that one
+// alone.
 Value ReverseSweep::product_of_others(Value reduction) {
   const Node& n = node(reduction);
   const Value x = now(n.args[0]);

@@ -1,4 +1,5 @@
-// The reverse sweep: from the gradients of a chain's results to those of its operands, as further values of the same chain. For gradient.cpp.
+// The reverse sweep: from the gradients of a chain's results to those of its operands, as further values of the same
+// chain. For gradient.cpp.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ class ReverseSweep {
   SymbolicShapes shapes{builder};
   std::vector<Value> forward;    ///< by value of the program
   std::vector<Value> gradients;  ///< of the results, by result: operands; kNone where none is needed
-  /// The shape that a result is written in: its value's, or, in a chain of pointwise operations alone, what all operands broadcast to.
+  /// The shape that a result is written in: its value's, or, in a chain of pointwise operations alone, what all
+  /// operands broadcast to.
   Atoms written_shape(Value value);
   /// Of each pool of maxima which element of each window is the largest: what backward had better read.
   std::vector<Value> largest_elements;
@@ -88,7 +90,8 @@ class ReverseSweep {
   const Program& program_;
   std::vector<bool>
       active_;  // by value of the program: depends on an operand of `wrt` through operations that have a derivative
-  // By value of the program: its gradient so far, in shapes that the value broadcasts to. Each is summed once, when all has been added.
+  // By value of the program: its gradient so far, in shapes that the value broadcasts to. Each is summed once, when all
+  // has been added.
   std::vector<std::vector<std::pair<Atoms, Value>>> parts_;
   std::vector<std::vector<WindowGradient>> windows_;  // likewise, of elements of windows, until the value's own turn
   std::vector<bool> reached_;                         // by value of the program: it has a gradient, which may be 0

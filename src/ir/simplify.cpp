@@ -1,6 +1,7 @@
-// Simplification, one value at a time as it is built. A rule may stand here only if no bit of any result can change, and no result's
-// default type, whatever the operands are and hold (NaN payloads aside): x*0 stays, x+0 stays (it turns -0 into +0). The powers 2 and -1 are defined as a product
-// and a quotient, as in PyTorch, rather than simplified to them.
+// Simplification, one value at a time as it is built. A rule may stand here only if no bit of any result can change,
+// and no result's default type, whatever the operands are and hold (NaN payloads aside): x*0 stays, x+0 stays (it turns
+// -0 into +0). The powers 2 and -1 are defined as a product and a quotient, as in PyTorch, rather than simplified to
+// them.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -78,8 +79,8 @@ double fold_cast(double value, DType dtype) {
   return value;
 }
 
-// What `where` does not choose may go only if it has no dimensions: a tensor's shape is part of the result's, and a reduction over it
-// counts every element.
+// What `where` does not choose may go only if it has no dimensions: a tensor's shape is part of the result's, and a
+// reduction over it counts every element.
 bool has_no_dimensions(const Node& node) { return node.op == Op::constant || node.op == Op::scalar; }
 
 // Its values are 0 and above, or NaN.
@@ -149,7 +150,8 @@ Value Builder::simplified(const Node& original) {
   Node node = original;
   const auto arg = [&](std::size_t i) -> const Node& { return this->node(node.args[i]); };
   const int arity = node.arity();
-  // What a constant is as a truth value is computed from a constant alone, so in f64: 1e-300 is true, and stays true in f32.
+  // What a constant is as a truth value is computed from a constant alone, so in f64: 1e-300 is true, and stays true in
+  // f32.
   for (int i = 0; i < arity && is_elementwise(node.op); ++i) {
     const Node& given = arg(static_cast<std::size_t>(i));
     if (given.op == Op::constant && row(node.op).parameters[static_cast<std::size_t>(i)].kind == Kind::truth)
@@ -182,7 +184,8 @@ Value Builder::simplified(const Node& original) {
     // As Python's: integers to a negative power are floats.
     if (arg(1).constant < 0 && category_of(arg(1).dtype) == Category::integer)
       node.args[1] = constant(arg(1).constant, Category::floating);
-    // The exponents that PyTorch computes by multiplication and division, exactly rounded. 2.0 makes floats of integers, 2 does not.
+    // The exponents that PyTorch computes by multiplication and division, exactly rounded. 2.0 makes floats of
+    // integers, 2 does not.
     const bool makes_floats = category_of(arg(1).dtype) == Category::floating;
     if (is_exactly(arg(1), 2))
       return apply(Op::square, {makes_floats ? as_floats(node.args[0]) : node.args[0], kNone, kNone});
@@ -191,8 +194,8 @@ Value Builder::simplified(const Node& original) {
 
   if (arity > 1) {
     const auto kept = neutral(*this, node);
-    // A truth value or an integer that becomes a number of another type has changed, though no bit has: x * 1.0 may be what makes floats of
-    // integers, and operations that refuse truth values take numbers. And a
+    // A truth value or an integer that becomes a number of another type has changed, though no bit has: x * 1.0 may be
+    // what makes floats of integers, and operations that refuse truth values take numbers. And a
     // constant that `where` chooses is a number of the compute type; on its own it would take part in f64 arithmetic.
     const auto stays = [&](Value value) {
       // PyTorch has no leaky_relu of integers: those that it would not change may stay what they are.

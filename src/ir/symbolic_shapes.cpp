@@ -1,4 +1,5 @@
-// Atoms are numbered as they are met. One that broadcasts to others vanishes beside them: a mean with keepdim beside what it is a mean of.
+// Atoms are numbered as they are met. One that broadcasts to others vanishes beside them: a mean with keepdim beside
+// what it is a mean of.
 #include "ir/symbolic_shapes.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What is known of the shapes of a chain's values before there are tensors: which of them are surely equal. For gradient.cpp.
+// What is known of the shapes of a chain's values before there are tensors: which of them are surely equal. For
+// gradient.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace epifuse::ir {
 /// Of what is listed by value.
 inline std::size_t index(Value value) { return static_cast<std::size_t>(value); }
 
-/// A shape is what its atoms broadcast to: shapes of operands, and what reductions and shape operations make of shapes. Sorted.
-/// Equal lists are equal shapes; shapes that happen to be equal may have different lists.
+/// A shape is what its atoms broadcast to: shapes of operands, and what reductions and shape operations make of shapes.
+/// Sorted. Equal lists are equal shapes; shapes that happen to be equal may have different lists.
 using Atoms = std::vector<int>;
 
 class SymbolicShapes {

@@ -242,7 +242,8 @@ int rank_of(const View& view, int rank) noexcept {
 
 namespace {
 
-// Windows that begin at every element: what they take stands side by side in the value, which has others before and behind it.
+// Windows that begin at every element: what they take stands side by side in the value, which has others before and
+// behind it.
 ReversedView reversed_window(const View& view) {
   const std::vector<std::int64_t>& numbers = view.numbers;
   const std::int64_t dim = numbers[0];

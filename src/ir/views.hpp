@@ -1,5 +1,5 @@
-// Views: how a value reads another one's elements at other places, as the user wrote it. Without shapes: what an index or a size means is
-// resolved when tensors are bound (plan/bind/views.hpp).
+// Views: how a value reads another one's elements at other places, as the user wrote it. Without shapes: what an index
+// or a size means is resolved when tensors are bound (plan/bind/views.hpp).
 #pragma once
 
 #include <compare>

@@ -1,5 +1,6 @@
-// Writing and reading bundles. Everything is checked before it is used: the index when a bundle is opened, an image when it is loaded. A file that
-// is cut short or written over while it is open is found out then: it is read, and not mapped.
+// Writing and reading bundles. Everything is checked before it is used: the index when a bundle is opened, an image
+// when it is loaded. A file that is cut short or written over while it is open is found out then: it is read, and not
+// mapped.
 #include "jit/bundle.hpp"
 
 #include <fcntl.h>
@@ -178,7 +179,8 @@ void Bundle::read_index() {
   index_.resize(index_bytes);
   if (!read(kBundleHeaderSize, index_)) refuse(damaged);
   if (digest_at(view, kBundleChecksumAt) != checksum_of(view.substr(0, kBundleChecksumAt), index_)) refuse(damaged);
-  // A checksum finds accidents; whoever forges one gets no further than this: every record within its bounds, and no key twice.
+  // A checksum finds accidents; whoever forges one gets no further than this: every record within its bounds, and no
+  // key twice.
   count_ = count;
   std::uint64_t text = count * kBundleRecordSize;
   std::uint64_t offset = kBundleHeaderSize + index_bytes;

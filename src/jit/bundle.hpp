@@ -1,5 +1,5 @@
-// Many compiled images in one file, or in the program's own memory: what `epifuse bundle` makes and engines are given. Opening one reads its index,
-// using an image reads that image. Called by jit::Compiler, api/ and `epifuse bundle`.
+// Many compiled images in one file, or in the program's own memory: what `epifuse bundle` makes and engines are given.
+// Opening one reads its index, using an image reads that image. Called by jit::Compiler, api/ and `epifuse bundle`.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,16 @@
 
 namespace epifuse::jit {
 
-/// magic 8, format version 4, header size 4, EpiFuse version 16, entries 8, bytes of the index 8, bytes of all 8, checksum 16: little endian.
+/// magic 8, format version 4, header size 4, EpiFuse version 16, entries 8, bytes of the index 8, bytes of all 8,
+/// checksum 16: little endian.
 inline constexpr std::size_t kBundleHeaderSize = 72;
-/// key 16, checksum of the image 16, its offset 8 and size 8, kind 2, architecture 2, nothing 4, bytes of the chain's text 4, of the class's 4. Records stand in the order of their keys; the texts follow, then the images, without gaps.
+/// key 16, checksum of the image 16, its offset 8 and size 8, kind 2, architecture 2, nothing 4, bytes of the chain's
+/// text 4, of the class's 4. Records stand in the order of their keys; the texts follow, then the images, without gaps.
 inline constexpr std::size_t kBundleRecordSize = 64;
 
-/// What a kernel goes by in a bundle: the identity of its source, with the chain and the class, the target, the compiler's options and EpiFuse's version. Which
-/// NVRTC compiled it is not part of it: where it is used there may be none.
+/// What a kernel goes by in a bundle: the identity of its source, with the chain and the class, the target, the
+/// compiler's options and EpiFuse's version. Which NVRTC compiled it is not part of it: where it is used there may be
+/// none.
 Digest bundle_key(std::string_view identity, const Target& target);
 
 struct BundleEntry {
@@ -40,7 +43,8 @@ std::string write_bundle(std::vector<BundleEntry> entries);
 /// Read-only; any number of threads.
 class Bundle {
  public:
-  /// Throws Error(io) with a sentence for a file that cannot be read, that others may write, that is none or no whole one, or of another version.
+  /// Throws Error(io) with a sentence for a file that cannot be read, that others may write, that is none or no whole
+  /// one, or of another version.
   static Bundle open(const std::filesystem::path& file);
   /// The same of bytes in memory, which stay where they are. `name` is for messages.
   static Bundle of_memory(std::span<const std::byte> bytes, std::string name);

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is stored on disk: a tag that says what the image is, since for a device the key does not, and how long compiling
-// took; then the image.
+// What is stored on disk: a tag that says what the image is, since for a device the key does not, and how long
+// compiling took; then the image.
 constexpr std::size_t kTagSize = 8;
 
 struct Tag {
@@ -120,8 +120,8 @@ struct Compiler::Request {
 
 // On disk. Looks for NVRTC, which not every request comes to.
 void Compiler::set_key(Request& request) const {
-  // Of the options the architecture varies, and whether there are lines; the fixed ones are in the key all the same, so that changing them in
-  // compile_options() invalidates what is cached even within one version of EpiFuse.
+  // Of the options the architecture varies, and whether there are lines; the fixed ones are in the key all the same, so
+  // that changing them in compile_options() invalidates what is cached even within one version of EpiFuse.
   std::string options =
       fmt::format("{}", fmt::join(compile_options(request.device_architecture != 0 ? Target{} : request.target), " "));
   if (line_info_) options += fmt::format(" {} {}", kLineInfo, line_info_->string());

@@ -1,5 +1,5 @@
-// Source text in, compiled image out: from memory, from a bundle, from disk, or from NVRTC, in that order. Called by the engine
-// (api/). This is all that the rest of EpiFuse needs of jit/; it knows no expressions.
+// Source text in, compiled image out: from memory, from a bundle, from disk, or from NVRTC, in that order. Called by
+// the engine (api/). This is all that the rest of EpiFuse needs of jit/; it knows no expressions.
 #pragma once
 
 #include <atomic>
@@ -80,8 +80,8 @@ class Compiler {
 
   /// The image of `source` for a GPU of that architecture (90 for sm_90). `name` is for messages and dumps, and not
   /// part of the key. One compile however many threads ask for the same thing at once; when it fails, every one of them
-  /// gets the Error and the next call tries again. A hit does not open NVRTC, and one in a bundle does not even look for it. `found`, if given, says where this call
-  /// found it.
+  /// gets the Error and the next call tries again. A hit does not open NVRTC, and one in a bundle does not even look
+  /// for it. `found`, if given, says where this call found it.
   std::shared_ptr<const Image> get_for_device(const Source& source, const std::string& name, int device_architecture,
                                               Origin* found = nullptr);
   /// The same for a target chosen by the caller, whatever GPU is here, or none.

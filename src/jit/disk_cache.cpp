@@ -33,8 +33,8 @@ constexpr std::uint64_t kLargestEntry = 256ULL << 20;
 constexpr std::int64_t kTouchSeconds = 60;
 // Evicting down to three quarters makes the next eviction far off.
 constexpr std::uint64_t evicted_size(std::uint64_t limit) { return limit - limit / 4; }
-// A process knows what it wrote itself. The others' share comes in by listing again: after every sixteenth of the limit,
-// and when a second is over, or more where listing is slow, so that it takes a twentieth of the time at most.
+// A process knows what it wrote itself. The others' share comes in by listing again: after every sixteenth of the
+// limit, and when a second is over, or more where listing is slow, so that it takes a twentieth of the time at most.
 constexpr std::uint64_t listing_step(std::uint64_t limit) { return limit / 16; }
 constexpr steady_clock::duration kListingPause = std::chrono::seconds(1);
 constexpr int kListingShare = 20;

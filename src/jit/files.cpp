@@ -92,8 +92,8 @@ int make_directories(const fs::path& path) {
   return result;
 }
 
-// Opens what resolve() found, and fails (ELOOP) should a link have come into the path since then. Kernels before 5.6 and
-// some sandboxes have no such call: there only the last component is held to that.
+// Opens what resolve() found, and fails (ELOOP) should a link have come into the path since then. Kernels before 5.6
+// and some sandboxes have no such call: there only the last component is held to that.
 int open_without_links(const fs::path& path) {
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 #ifdef SYS_openat2

@@ -52,8 +52,8 @@ struct Directory {
 };
 
 /// The directory, if `trust` accepts it and it is not reached through a symbolic link that another user (root aside)
-/// made. With `create` an own one is made first, parents included, as 0700. No descriptor and an empty `problem`: it does
-/// not exist. No descriptor and a `problem`: why it must not be used.
+/// made. With `create` an own one is made first, parents included, as 0700. No descriptor and an empty `problem`: it
+/// does not exist. No descriptor and a `problem`: why it must not be used.
 Directory open_directory(const std::filesystem::path& path, Trust trust, bool create, std::string& problem);
 
 /// 0 or errno. Continues after interruptions and partial writes.

@@ -38,7 +38,8 @@ std::string identity_of(const fs::path& path) {
   return fmt::format("{} {} {}.{:09}", real.string(), status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
-// Whether the process has loaded anything of that name: asking the linker for each name would cost three searches, 60 µs.
+// Whether the process has loaded anything of that name: asking the linker for each name would cost three searches, 60
+// µs.
 bool any_is_loaded() {
   const auto visit = [](dl_phdr_info* info, std::size_t, void*) {
     return static_cast<int>(std::string_view(info->dlpi_name).find("libnvrtc") != std::string_view::npos);

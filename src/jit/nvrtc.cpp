@@ -133,8 +133,8 @@ std::string Nvrtc::compile(const std::string& source, const std::string& name, c
   // CUDA runtime, which emitted sources do not use. CUDA 12.4 added it; older versions reject it.
   if (version_.major > 12 || (version_.major == 12 && version_.minor >= 4)) arguments.push_back("-minimal");
 
-  // NVRTC keeps a disk cache of its own since 12.9 (User Guide, "Caching"). Ours is checked, bounded and private; two would only hide
-  // what a compile costs, and a hit there has no log.
+  // NVRTC keeps a disk cache of its own since 12.9 (User Guide, "Caching"). Ours is checked, bounded and private; two
+  // would only hide what a compile costs, and a hit there has no log.
   if (version_.major > 12 || (version_.major == 12 && version_.minor >= 9)) arguments.push_back("--no-cache");
 
   abi::Program program = nullptr;

@@ -43,7 +43,8 @@ struct Resources {
   int shared_bytes = 0;   ///< per block
   int spilled_bytes = 0;  ///< per thread
 };
-/// The option with which the log of a compile to a cubin tells them: "0 bytes spill stores, …", "Used 32 registers, …, 400 bytes smem".
+/// The option with which the log of a compile to a cubin tells them: "0 bytes spill stores, …", "Used 32 registers, …,
+/// 400 bytes smem".
 inline constexpr const char* kTellResources = "--ptxas-options=-v";
 /// Read from such a log; 0 for what it does not tell.
 Resources resources_of(std::string_view log);

@@ -7,7 +7,8 @@
 
 namespace epifuse::jit {
 
-/// To make a text may take milliseconds, several times what a hit in a cache takes: keys are made of what the text is made from.
+/// To make a text may take milliseconds, several times what a hit in a cache takes: keys are made of what the text is
+/// made from.
 class Source {
  public:
   /// A text, which is its own identity.
@@ -17,7 +18,8 @@ class Source {
   Source(std::string identity, std::function<std::string()> text)
       : identity_(std::move(identity)), text_(std::move(text)) {}
 
-  /// Of instructions that one architecture has and its successors lack (wgmma): compiled for sm_90a where it is to run on sm_90.
+  /// Of instructions that one architecture has and its successors lack (wgmma): compiled for sm_90a where it is to run
+  /// on sm_90.
   Source&& of_one_architecture() && {
     is_of_one_architecture_ = true;
     return std::move(*this);

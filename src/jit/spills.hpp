@@ -1,4 +1,5 @@
-// Kernels that spill many registers are compiled for fewer blocks than they ask for. For compiler.cpp, and for who shows what a kernel takes.
+// Kernels that spill many registers are compiled for fewer blocks than they ask for. For compiler.cpp, and for who
+// shows what a kernel takes.
 #pragma once
 
 #include <string>
@@ -15,9 +16,10 @@ struct Compiled {
   int resident_blocks = 0;  ///< that `source` asks for instead of what was given; 0: as given
 };
 
-/// As Nvrtc::compile(). A cubin that spills more than 128 bytes per thread is compiled anew for half the resident blocks (the second number of
-/// __launch_bounds__), and so on: half the blocks may take twice the registers. Spilled values cost more than blocks bring, and ptxas 13.0 makes
-/// wrong code of some: a maximum of products of u16 with 648 bytes spilled missed an element (right at -O1, and without spills).
+/// As Nvrtc::compile(). A cubin that spills more than 128 bytes per thread is compiled anew for half the resident
+/// blocks (the second number of __launch_bounds__), and so on: half the blocks may take twice the registers. Spilled
+/// values cost more than blocks bring, and ptxas 13.0 makes wrong code of some: a maximum of products of u16 with 648
+/// bytes spilled missed an element (right at -O1, and without spills).
 Compiled compile_with_few_spills(const Nvrtc& nvrtc, std::string source, const std::string& name, const Target& target,
                                  std::vector<std::string> options);
 

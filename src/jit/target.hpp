@@ -33,8 +33,8 @@ std::optional<int> parse_architecture(std::string_view text) noexcept;
 /// older one, which the driver takes further. Throws Error(unsupported) when everything known is newer than the GPU.
 Target target_for(int device_architecture, const std::vector<int>& known);
 
-/// The options of every compile but for what depends on NVRTC's version (Nvrtc::compile adds that). `of_one_architecture` as
-/// Source::is_of_one_architecture().
+/// The options of every compile but for what depends on NVRTC's version (Nvrtc::compile adds that).
+/// `of_one_architecture` as Source::is_of_one_architecture().
 std::vector<std::string> compile_options(const Target& target, bool of_one_architecture = false);
 
 }  // namespace epifuse::jit

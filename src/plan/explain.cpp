@@ -1,5 +1,5 @@
-// Every decision of the planner, said in a sentence. Why a schedule was taken stands beside its planner, in pointwise/ and
-// reduction/; reduction/explain.cpp says what all reductions have in common.
+// Every decision of the planner, said in a sentence. Why a schedule was taken stands beside its planner, in pointwise/
+// and reduction/; reduction/explain.cpp says what all reductions have in common.
 #include "plan/explain.hpp"
 
 #include <algorithm>

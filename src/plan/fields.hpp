@@ -1,5 +1,5 @@
-// One list of fields for each type that makes up a kernel's class. Comparison, key and printed form are made from that list, so that none of them can
-// forget a field. For kernel_class.hpp and structure.hpp.
+// One list of fields for each type that makes up a kernel's class. Comparison, key and printed form are made from that
+// list, so that none of them can forget a field. For kernel_class.hpp and structure.hpp.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +95,8 @@ std::string text_of(const std::optional<T>& value) {
   return text_of(*value);
 }
 
-/// " name value", for a truth value " name" or " not name". A field with its default value is left out, if it has a name.
+/// " name value", for a truth value " name" or " not name". A field with its default value is left out, if it has a
+/// name.
 template <class T, class F>
 void add_field(std::string& text, const T& owner, const F& field) {
   const auto& value = owner.*field.member;

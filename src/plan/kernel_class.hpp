@@ -98,7 +98,8 @@ struct Tiled2D {
   }
 };
 
-/// The same where all full operands are contiguous there: the kernel iterates in their order, and results are transposed in shared memory.
+/// The same where all full operands are contiguous there: the kernel iterates in their order, and results are
+/// transposed in shared memory.
 struct Transpose {
   static constexpr std::string_view kName = "transpose", kSchedule = "transpose";
   int input_threads = 1;  ///< threads of a block side by side along the operands' innermost dimension
@@ -118,8 +119,8 @@ struct PointwiseClass {
 
 // ---- kernels of chains with reductions
 
-/// Where rows lie in the iteration space, whose dimensions stand in three sections: parallel ones outside of rows, those of the row, and parallel
-/// ones inside.
+/// Where rows lie in the iteration space, whose dimensions stand in three sections: parallel ones outside of rows,
+/// those of the row, and parallel ones inside.
 struct RowLayout {
   bool inner_reduction = true;  ///< a thread's consecutive elements belong to one row; else to neighbouring rows
   bool tensor_aligned = false;  ///< rows begin anywhere: vectors are aligned to the tensor, not to the row
@@ -164,7 +165,8 @@ struct Residency {
   }
 };
 
-/// Neighbouring threads work for neighbouring rows, which lie side by side in runs shorter than what memory moves at once.
+/// Neighbouring threads work for neighbouring rows, which lie side by side in runs shorter than what memory moves at
+/// once.
 struct InterleavedRows {
   int vectors_per_run = 1;  ///< neighbouring threads that work for one row
 
@@ -244,7 +246,8 @@ struct SplitResident {
   }
 };
 
-/// Results have their neighbours elsewhere than operands: they are transposed in a block's shared memory, and written line by line.
+/// Results have their neighbours elsewhere than operands: they are transposed in a block's shared memory, and written
+/// line by line.
 struct TransposedStore {
   enum class Lines : std::uint8_t {
     rows,      ///< neighbouring rows are neighbours in the results: softmax over the channels of NHWC into NCHW
@@ -270,7 +273,8 @@ struct Segments {
   static constexpr auto fields() { return std::tuple{Field{"coordinates", &Segments::coordinates}}; }
 };
 
-/// Reductions over segments of rows that are needed again with the segments' elements: neighbouring lanes of a warp hold a segment in one step.
+/// Reductions over segments of rows that are needed again with the segments' elements: neighbouring lanes of a warp
+/// hold a segment in one step.
 struct LaneSegments {
   int lanes = 1;  ///< a power of two, each with one vector
 
@@ -284,7 +288,8 @@ struct GridReduction {
   static constexpr auto fields() { return std::tuple{Field{"several_blocks", &GridReduction::several_blocks}}; }
 };
 
-/// Sums over rows that keep a row's elements. A thread group holds one row after the other, and its threads the sums of their elements.
+/// Sums over rows that keep a row's elements. A thread group holds one row after the other, and its threads the sums of
+/// their elements.
 struct ColumnSums {
   int coordinates = 0;          ///< of the row's, the first ones: which column; 0: each element is one
   bool several_blocks = false;  ///< the sums of several blocks meet in the workspace

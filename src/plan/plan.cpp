@@ -1,5 +1,5 @@
-// The plan of a launch: the chain's structure decides who makes it. Besides, what all planners ask of operands and of the iteration space.
-// docs/internals/plan.md and its pages explain every choice.
+// The plan of a launch: the chain's structure decides who makes it. Besides, what all planners ask of operands and of
+// the iteration space. docs/internals/plan.md and its pages explain every choice.
 #include "plan/plan.hpp"
 
 #include <algorithm>
@@ -123,7 +123,8 @@ std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
 
 namespace {
 
-// Where there are no rows, no thread has one whose results it could write: only grid reductions, each of which has a block, are written.
+// Where there are no rows, no thread has one whose results it could write: only grid reductions, each of which has a
+// block, are written.
 void check_written(const Plan& plan, const ir::Program& program, std::span<const OutputView> outputs) {
   if (plan.rows * plan.row_columns > 0) return;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

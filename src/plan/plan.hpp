@@ -1,4 +1,5 @@
-// The plan of one launch: which kernel (its class) and with which numbers. A pure function of the chain and the tensors.
+// The plan of one launch: which kernel (its class) and with which numbers. A pure function of the chain and the
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ bool saved_replaces_held(const ir::Program& program, const ReductionClass& reduc
 
 /// Bytes of shared memory that a thread keeps one step in, where rows are staged: chunks of 16 bytes.
 int staged_bytes(const ir::Program& program, const KernelClass& kernel);
-/// The same of a vector, at most, of what the pass over segments needs where a few lanes reduce each: 0 where it needs what nobody holds.
+/// The same of a vector, at most, of what the pass over segments needs where a few lanes reduce each: 0 where it needs
+/// what nobody holds.
 int segment_bytes(const ir::Program& program, const KernelClass& kernel);
 
 /// Device memory that blocks of one launch share, in regions that begin at these bytes.
@@ -104,8 +106,8 @@ struct Plan {
   Unheld unheld = {};
 };
 
-/// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That tensors do not overlap is
-/// checked besides.)
+/// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That
+/// tensors do not overlap is checked besides.)
 inline constexpr std::size_t kAlignmentSeen = kSectorBytes;
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,

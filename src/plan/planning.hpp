@@ -1,4 +1,5 @@
-// What planners of pointwise kernels (pointwise/) and of reductions (reduction/) share. For these and what explains them.
+// What planners of pointwise kernels (pointwise/) and of reductions (reduction/) share. For these and what explains
+// them.
 #pragma once
 
 #include "plan/analysis/vectors.hpp"
@@ -22,7 +23,8 @@ bool needs_wide_index(const Space& space);
 /// Neighbouring rows that move together, where results are transposed in shared memory: an access of words.
 constexpr int kRowsTogether = kAccessBytes / 4;
 
-/// Of a block's shared memory without an opt-in, what tiles and accumulators may take: kernels declare less than 2 KiB besides.
+/// Of a block's shared memory without an opt-in, what tiles and accumulators may take: kernels declare less than 2 KiB
+/// besides.
 constexpr int kTileShared = kStaticShared - 2048;
 
 /// Bytes of a value of the compute type.
@@ -38,8 +40,8 @@ inline bool has_packed(const KernelClass& kernel) {
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the dimensions as the
-/// operands lie in memory, the widest step outermost. Empty for others.
+/// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the
+/// dimensions as the operands lie in memory, the widest step outermost. Empty for others.
 using Order = base::InlineVector<int, kMaxRank>;
 Order order_of_operands(const Space& space, const ir::Program& program, const Structure& structure);
 /// Puts the dimensions of plan.space into that order.
@@ -51,7 +53,8 @@ std::optional<TransposedStore> transposed_store_of(const Plan& plan, const ir::P
 int transposed_bytes(const KernelClass& kernel, const ir::Program& program);
 /// How many neighbours of such results one instruction writes.
 void choose_line_widths(Plan& plan, const ir::Program& program);
-/// The first step of plan_reduction: orders the dimensions of plan.space, and says which of them make rows and how many rows there are.
+/// The first step of plan_reduction: orders the dimensions of plan.space, and says which of them make rows and how many
+/// rows there are.
 void arrange_rows(Plan& plan);
 /// Results that grid reductions give, each; sets of columns of column sums.
 std::int64_t grid_results(const Plan& plan);
@@ -59,13 +62,15 @@ std::int64_t grid_results(const Plan& plan);
 std::int64_t most_shared(const Machine& machine);
 /// What each of so many blocks of a multiprocessor has of it for rows.
 std::int64_t shared_for_rows(const Machine& machine, int blocks);
-/// Blocks that hold chunks of rows, each with so many bytes of shared memory: as many as a multiprocessor has space for.
+/// Blocks that hold chunks of rows, each with so many bytes of shared memory: as many as a multiprocessor has space
+/// for.
 int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t bytes);
 /// Whether a few lanes reduce each segment of a row, and how many; called when the threads are chosen.
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// Sums of each column of a row.
 int column_sums_of(const Structure& structure);
-/// Whether several operands are held for a pass that writes, as in backward passes: it works on a vector of each, in twice the registers.
+/// Whether several operands are held for a pass that writes, as in backward passes: it works on a vector of each, in
+/// twice the registers.
 bool holds_several(const ReductionClass& reduction);
 /// Columns that a block sums up at a time of what the others left.
 inline constexpr int kColumnsAtOnce = kWarp;

@@ -1,5 +1,5 @@
-// Tuning as data: what the planner may choose, apart from how kernels are written. policy.def has the numbers, each with
-// what was measured; here are the rules that follow from them. For planners.
+// Tuning as data: what the planner may choose, apart from how kernels are written. policy.def has the numbers, each
+// with what was measured; here are the rules that follow from them. For planners.
 #pragma once
 
 #include <cstdint>

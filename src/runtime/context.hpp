@@ -12,8 +12,8 @@ namespace epifuse::runtime {
 
 /// A context of one device: the calling thread's current one when it belongs to that device (primary or not), else the
 /// device's primary context. A primary context is retained and released in the destructor. One that the application
-/// made itself with cuCtxCreate is only referred to, and may be destroyed under this object; a primary one may be reset.
-/// Either takes with it all modules and memory, whose handles may not be given to the driver any more, and of a
+/// made itself with cuCtxCreate is only referred to, and may be destroyed under this object; a primary one may be
+/// reset. Either takes with it all modules and memory, whose handles may not be given to the driver any more, and of a
 /// destroyed context not its own handle either: it is freed memory by then, or a new context. What does live exactly as
 /// long as the context is a small allocation in it, the witness, and the driver can be asked by an address whether that
 /// is still the same.
@@ -31,8 +31,8 @@ class Context {
   int ordinal() const noexcept { return ordinal_; }
   /// False for a context that the application made itself.
   bool is_primary() const noexcept { return retained_; }
-  /// Success; kContextIsDestroyed once the context was destroyed or reset, whatever has its handle now; or the error that
-  /// the driver answers with. Costs a driver call, and hands no handle to it.
+  /// Success; kContextIsDestroyed once the context was destroyed or reset, whatever has its handle now; or the error
+  /// that the driver answers with. Costs a driver call, and hands no handle to it.
   int life(const DriverApi& api) const noexcept;
   /// Whether life() has said so: from then on every guard refuses, at no cost.
   bool has_ended() const noexcept { return ended_.load(std::memory_order_relaxed); }

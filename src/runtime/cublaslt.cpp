@@ -1,4 +1,5 @@
-// cuBLASLt counts columns first: it is given the transpose of everything, right^T @ left^T, whose result is the transpose of a row-major one.
+// cuBLASLt counts columns first: it is given the transpose of everything, right^T @ left^T, whose result is the
+// transpose of a row-major one.
 #include "runtime/cublaslt.hpp"
 
 #include <dlfcn.h>

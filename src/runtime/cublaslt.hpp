@@ -1,5 +1,5 @@
-// cuBLASLt, loaded when a product first needs it, as the driver is: nothing of it is linked. For the engine (api/), which computes with it the products that no
-// kernel of EpiFuse hosts a chain in.
+// cuBLASLt, loaded when a product first needs it, as the driver is: nothing of it is linked. For the engine (api/),
+// which computes with it the products that no kernel of EpiFuse hosts a chain in.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace epifuse::runtime {
 /// cuBLASLt's functions; opaque here.
 struct CublasLtApi;
 
-/// Whether cuBLASLt reads such matrices, in the last two dimensions, where they lie: along rows (or columns, for a right factor of 8 bits) elements are
-/// neighbours, and rows follow each other without overlap.
+/// Whether cuBLASLt reads such matrices, in the last two dimensions, where they lie: along rows (or columns, for a
+/// right factor of 8 bits) elements are neighbours, and rows follow each other without overlap.
 bool is_matrix_layout(const TensorView& factor, bool is_right) noexcept;
 
 /// A handle of one device. Any number of threads.
 class CublasLt {
  public:
-  /// Opens the library: one that the process has loaded, else libcublasLt.so.13 or .12, or the file that EPIFUSE_CUBLASLT names. Throws Error(unsupported) where
-  /// there is none. The device's context must be current.
+  /// Opens the library: one that the process has loaded, else libcublasLt.so.13 or .12, or the file that
+  /// EPIFUSE_CUBLASLT names. Throws Error(unsupported) where there is none. The device's context must be current.
   CublasLt();
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
@@ -31,9 +31,10 @@ class CublasLt {
   /// Device memory that a product may use beside its operands: what NVIDIA recommends for Hopper.
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
-  /// result = left @ right, queued on the stream: [rows, depth] times [depth, columns], or batches of these, all of three dimensions. Along rows or along
-  /// columns, elements of each matrix are neighbours; the result is dense. Sums are f32 of f16, bf16, f32 and 8-bit floats, f64 of f64, i32 of i8. Throws Error(unsupported) for what
-  /// cuBLASLt has no kernel for. The device's context must be current.
+  /// result = left @ right, queued on the stream: [rows, depth] times [depth, columns], or batches of these, all of
+  /// three dimensions. Along rows or along columns, elements of each matrix are neighbours; the result is dense. Sums
+  /// are f32 of f16, bf16, f32 and 8-bit floats, f64 of f64, i32 of i8. Throws Error(unsupported) for what cuBLASLt has
+  /// no kernel for. The device's context must be current.
   void multiply(const TensorView& left, const TensorView& right, const OutputView& result, StreamHandle stream,
                 void* workspace) const;
 

@@ -1,5 +1,6 @@
-// The part of cuBLASLt's C interface that cublaslt.cpp calls, declared here so that no CUDA header is needed to build. It has been the same since CUDA 12.0;
-// tests/runtime/cublaslt_abi_test.cpp compares it with cublasLt.h where that is installed.
+// The part of cuBLASLt's C interface that cublaslt.cpp calls, declared here so that no CUDA header is needed to build.
+// It has been the same since CUDA 12.0; tests/runtime/cublaslt_abi_test.cpp compares it with cublasLt.h where that is
+// installed.
 #pragma once
 
 #include <cstddef>

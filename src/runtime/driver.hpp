@@ -27,8 +27,8 @@ inline const DriverApi& driver() {
 }
 
 /// True in a process that was forked after its parent had begun to open the driver. CUDA does not work there, and locks
-/// may be held by threads that were not forked: no call reaches the driver from here on, and destructors leave what they
-/// own to the parent.
+/// may be held by threads that were not forked: no call reaches the driver from here on, and destructors leave what
+/// they own to the parent.
 bool is_cut_off() noexcept;
 
 /// Throws Error(device_failed) when is_cut_off(). One load: for the first line of whatever would use the driver later.
@@ -41,8 +41,8 @@ int driver_version();
 std::string format_driver_version(int version);
 
 /// Throws when `result` is not success: Error(out_of_memory), Error(no_device) or Error(device_failed), with the
-/// driver's name and text for it and what to do. `what` completes "CUDA could not …": "load the kernel". A sticky error is
-/// told as what it is, the failure of earlier work.
+/// driver's name and text for it and what to do. `what` completes "CUDA could not …": "load the kernel". A sticky error
+/// is told as what it is, the failure of earlier work.
 inline void check(int result, const char* what) {
   if (result != abi::kSuccess) [[unlikely]]
     detail::throw_driver_error(result, what);

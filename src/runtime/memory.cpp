@@ -1,5 +1,5 @@
-// Owning wrappers of driver objects: each is made and destroyed with its context current. Called by api/, the tool, bench/
-// and tests/.
+// Owning wrappers of driver objects: each is made and destroyed with its context current. Called by api/, the tool,
+// bench/ and tests/.
 #include "runtime/memory.hpp"
 
 #include <array>

@@ -1,5 +1,5 @@
-// Device memory, streams, events and graphs as C++ values. A launch uses query_pointer(), and StreamBuffer and fill_zero()
-// for a workspace; DeviceBuffer is behind Array; the rest is for the tool, the benchmarks and the tests.
+// Device memory, streams, events and graphs as C++ values. A launch uses query_pointer(), and StreamBuffer and
+// fill_zero() for a workspace; DeviceBuffer is behind Array; the rest is for the tool, the benchmarks and the tests.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Memory that is taken from and given back to the device's stream-ordered pool on one stream: it lives for the work queued between. Never
-/// waits, and may be captured in a graph. The context must live as long.
+/// Memory that is taken from and given back to the device's stream-ordered pool on one stream: it lives for the work
+/// queued between. Never waits, and may be captured in a graph. The context must live as long.
 class StreamBuffer {
  public:
   StreamBuffer(const Context& context, std::size_t bytes, StreamHandle stream);

@@ -108,8 +108,8 @@ void launch(const Kernel& kernel, unsigned grid, unsigned block, unsigned dynami
 
 void launch_with_maps(const Kernel& kernel, unsigned grid, unsigned block, unsigned dynamic_shared_bytes,
                       StreamHandle stream, const void* params) {
-  // Not the buffer form: parameters begin 16 bytes behind a multiple of 64 in sm_90's constant bank, so that an aligned struct stands further
-  // behind, which a buffer would have to know. Here the driver places it.
+  // Not the buffer form: parameters begin 16 bytes behind a multiple of 64 in sm_90's constant bank, so that an aligned
+  // struct stands further behind, which a buffer would have to know. Here the driver places it.
   std::array<void*, 1> pointers = {const_cast<void*>(params)};
   check(driver().launch_kernel(kernel.function, grid, 1, 1, block, 1, 1, dynamic_shared_bytes, stream, pointers.data(),
                                nullptr),

@@ -22,7 +22,8 @@ struct Kernel {
   int blocks_per_multiprocessor(int threads, std::size_t dynamic_shared_bytes = 0) const;
   /// Needed before a launch with more than 48 KiB of dynamic shared memory. The kernel's context must be current.
   void allow_dynamic_shared(std::size_t bytes) const;
-  /// Clusters of up to 16 blocks, where the device has them (sm_90): more than the 8 that every device with clusters runs.
+  /// Clusters of up to 16 blocks, where the device has them (sm_90): more than the 8 that every device with clusters
+  /// runs.
   void allow_large_clusters() const;
 };
 
@@ -53,7 +54,8 @@ class Module {
 void launch(const Kernel& kernel, unsigned grid, unsigned block, unsigned dynamic_shared_bytes, StreamHandle stream,
             const void* params, std::size_t size);
 
-/// The same for a struct that holds tensor maps, and is aligned as they are, to 64 bytes. `params` has as many bytes as the kernel's own.
+/// The same for a struct that holds tensor maps, and is aligned as they are, to 64 bytes. `params` has as many bytes as
+/// the kernel's own.
 void launch_with_maps(const Kernel& kernel, unsigned grid, unsigned block, unsigned dynamic_shared_bytes,
                       StreamHandle stream, const void* params);
 

@@ -1,4 +1,5 @@
-// What TMA copies boxes of, as the driver encodes it. For the engine (api/), which gives kernels of products their operands so.
+// What TMA copies boxes of, as the driver encodes it. For the engine (api/), which gives kernels of products their
+// operands so.
 #pragma once
 
 #include <array>

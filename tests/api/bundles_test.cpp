@@ -1,5 +1,5 @@
-// Kernels ahead of time, from a recorded launch to a process that compiles nothing. On a stub driver, with the fake NVRTC. What a process has found
-// out about NVRTC stays, so each step is a process of its own.
+// Kernels ahead of time, from a recorded launch to a process that compiles nothing. On a stub driver, with the fake
+// NVRTC. What a process has found out about NVRTC stays, so each step is a process of its own.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// Launches that are like earlier ones: what is remembered of those is right for these, from any thread, and nothing is accepted that
-// the first launch would have refused. On a stub driver, with the fake NVRTC.
+// Launches that are like earlier ones: what is remembered of those is right for these, from any thread, and nothing is
+// accepted that the first launch would have refused. On a stub driver, with the fake NVRTC.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -260,7 +260,8 @@ TEST_F(Dispatch, NothingToLaunchIsNothing) {
   EXPECT_EQ(engine_.stats().kernels, 0U);
 }
 
-// Eight threads launch what is the same, what is new and what replaces others' calls; each sees its own addresses and shapes arrive.
+// Eight threads launch what is the same, what is new and what replaces others' calls; each sees its own addresses and
+// shapes arrive.
 TEST_F(Dispatch, ThreadsDoNotMixTheirLaunches) {
   const Epilogue tail = Epilogue::parse("scalar a; x * a");
   constexpr std::size_t kThreads = 8;

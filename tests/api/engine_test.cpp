@@ -1,4 +1,5 @@
-// The public API without a GPU: the CPU device, every sentence of the bad-input list, and what each error leaves behind.
+// The public API without a GPU: the CPU device, every sentence of the bad-input list, and what each error leaves
+// behind.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -145,7 +146,8 @@ TEST(Cpu, ComputesInPlaceAndIntoViews) {
 }
 
 TEST(Cpu, ConstantsOutliveTheValuesBeforeThem) {
-  // A constant that first appears after an operand has died must not share its buffer: it is filled once, before all blocks.
+  // A constant that first appears after an operand has died must not share its buffer: it is filled once, before all
+  // blocks.
   Engine engine(Device::cpu());
   std::vector<float> x(5000, 3);
   std::vector<float> bias(5000, 10);

@@ -1,5 +1,5 @@
-// Gradients through the public API, on the CPU device: each operation and each reduction against differences of the chain itself in f64, what
-// connects the two passes, and what is refused.
+// Gradients through the public API, on the CPU device: each operation and each reduction against differences of the
+// chain itself in f64, what connects the two passes, and what is refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,8 @@ double weighted(const Epilogue& tail, const Tensors& operands, const Tensor& wei
   return sum;
 }
 
-// Symmetric, of two widths, whose errors of second order cancel: where these disagree, the function has a kink there, or no value.
+// Symmetric, of two widths, whose errors of second order cancel: where these disagree, the function has a kink there,
+// or no value.
 struct Difference {
   double value = 0;
   bool is_smooth = false;
@@ -212,7 +213,8 @@ TEST(Gradient, OfViews) {
   }
 }
 
-// Windows with steps, slices, and what is joined of tensors of several sizes: an element may be in several windows, in one, or in none.
+// Windows with steps, slices, and what is joined of tensors of several sizes: an element may be in several windows, in
+// one, or in none.
 TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
   const Tensors operands = {{"x", random_tensor({2, 6, 7}, 1, 0.2, 2)},
                             {"r", random_tensor({7}, 2, 0.5, 1.5)},
@@ -265,7 +267,8 @@ TEST(Gradient, OfTiesInWindowsGoesToTheFirst) {
   EXPECT_EQ(found("adaptive_max_pool1d(x, 2)", {{1, 2}, {1, 2}}), (std::vector<double>{1, 0, 0, 0, 2, 0}));
 }
 
-// A byte for each window says which element is the largest, so that backward reads neither the operand nor overlapping windows.
+// A byte for each window says which element is the largest, so that backward reads neither the operand nor overlapping
+// windows.
 TEST(Gradient, OfPoolsReadsWhichElementIsTheLargest) {
   const Gradient found = gradient(Epilogue::parse("relu(max_pool2d(x, 3, 2, 1))"), {"x"});
   EXPECT_EQ(found.forward.results(), (std::vector<std::string>{"out", "saved_cast"}));

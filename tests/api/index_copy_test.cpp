@@ -1,5 +1,5 @@
-// Results that are written at indices into an operand's memory, on the CPU device and as plans: where they go, what they cost, and sentences for what
-// cannot be.
+// Results that are written at indices into an operand's memory, on the CPU device and as plans: where they go, what
+// they cost, and sentences for what cannot be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,7 +132,8 @@ Inspection inspect_keys(std::int64_t tokens, std::int64_t slots) {
   return {Epilogue::parse(kKeys), out, in};
 }
 
-// Every byte once: keys are read once, and written once with one scale for each head. Caches of all sizes share a kernel.
+// Every byte once: keys are read once, and written once with one scale for each head. Caches of all sizes share a
+// kernel.
 TEST(IndexCopy, KeysGoIntoAPagedCacheInOneKernel) {
   const Inspection inspection = inspect_keys(4096, 65'536);
   const PlanSummary& plan = inspection.plan();

@@ -1,4 +1,5 @@
-// What is read at indices, on the CPU device: as PyTorch defines it, with sentences for what is out of range or does not fit.
+// What is read at indices, on the CPU device: as PyTorch defines it, with sentences for what is out of range or does
+// not fit.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Factors that a device does not read where they lie: they are copied to the workspace, and the product is that of the copies. A device that copies all, over
-// the CPU's.
+// Factors that a device does not read where they lie: they are copied to the workspace, and the product is that of the
+// copies. A device that copies all, over the CPU's.
 #include <gtest/gtest.h>
 
 #include <vector>

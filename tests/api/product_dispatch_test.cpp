@@ -1,5 +1,5 @@
-// Chains with products on a CUDA device: the product's kernel gets the tensors of each call, what the first launch would
-// have refused is never accepted, and what runs apart says what it needs. On a stub driver, with the fake NVRTC.
+// Chains with products on a CUDA device: the product's kernel gets the tensors of each call, what the first launch
+// would have refused is never accepted, and what runs apart says what it needs. On a stub driver, with the fake NVRTC.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

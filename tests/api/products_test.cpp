@@ -1,5 +1,5 @@
-// Chains with matrix products: what the CPU device computes is the chain of the sums of products, of any types, strides and batches
-// (support/products.cpp). What cannot be is a sentence.
+// Chains with matrix products: what the CPU device computes is the chain of the sums of products, of any types, strides
+// and batches (support/products.cpp). What cannot be is a sentence.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// What a profiler gets to see of an engine: names of kernels, and ranges of NVTX. On a stub driver, with the fake NVRTC and a fake NVTX.
+// What a profiler gets to see of an engine: names of kernels, and ranges of NVTX. On a stub driver, with the fake NVRTC
+// and a fake NVTX.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>

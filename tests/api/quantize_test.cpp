@@ -90,7 +90,8 @@ Reference quantized(const std::vector<float>& x, std::size_t block, const Type& 
   return result;
 }
 
-// Blocks of many sizes: ordinary ones, zeros, what eps decides, the largest floats, and largest elements around powers of two times `bound`.
+// Blocks of many sizes: ordinary ones, zeros, what eps decides, the largest floats, and largest elements around powers
+// of two times `bound`.
 std::vector<float> hard_data(std::size_t blocks, std::size_t block, float bound) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;

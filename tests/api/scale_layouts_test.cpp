@@ -1,4 +1,5 @@
-// Where scales of quantised blocks land: beside the formulas of cuBLASLt's and DeepGEMM's documentation, from one kernel with the values.
+// Where scales of quantised blocks land: beside the formulas of cuBLASLt's and DeepGEMM's documentation, from one
+// kernel with the values.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// Parts of chains: cut at any of its values, a chain gives what it gives in one piece; names, types of computation, what is refused.
+// Parts of chains: cut at any of its values, a chain gives what it gives in one piece; names, types of computation,
+// what is refused.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// The public API as programs use it: operands by name and in a stated order, arrays of the program's own containers, views, the log.
+// The public API as programs use it: operands by name and in a stated order, arrays of the program's own containers,
+// views, the log.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Pooling, joining, positions and what stands on them: what is computed is what PyTorch documents, on the CPU device; what cannot be is a
-// sentence.
+// Pooling, joining, positions and what stands on them: what is computed is what PyTorch documents, on the CPU device;
+// what cannot be is a sentence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -263,7 +263,8 @@ TEST(ViewFunctions, RopeInPlace) {
   EXPECT_EQ(q, (std::vector<float>{1 * 2 - 3 * 5, 2 * 3 - 4 * 7, 3 * 2 + 1 * 5, 4 * 3 + 2 * 7}));
 }
 
-// What follows the producer in problems of KernelBench level 2, at their sizes: one kernel that reads each element once.
+// What follows the producer in problems of KernelBench level 2, at their sizes: one kernel that reads each element
+// once.
 TEST(ViewFunctions, TailsThatPoolAreOneKernel) {
   struct Tail {
     const char* chain;

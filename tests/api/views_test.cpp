@@ -1,5 +1,6 @@
-// Views: what is computed is what NumPy's rules give, for chains in which views stand anywhere; what cannot be is a sentence. The expected
-// values come from arrays of numbers, indexed element by element, and share nothing with the library.
+// Views: what is computed is what NumPy's rules give, for chains in which views stand anywhere; what cannot be is a
+// sentence. The expected values come from arrays of numbers, indexed element by element, and share nothing with the
+// library.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // The functions of the fake driver. Addresses carry context and size in bits that no host pointer has, so that neither
 // classifying nor freeing one needs a table. There is no memory behind them.
-// As with the real one, a context that was destroyed takes its modules and memory along, and the next one may get its handle and
-// its addresses.
+// As with the real one, a context that was destroyed takes its modules and memory along, and the next one may get its
+// handle and its addresses.
 #include "fake_driver.hpp"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ namespace {
 
 using namespace epifuse::runtime;
 
-// An address: bit 50 that it is one, from bit 52 on the logarithm of its size, from bit 58 on the context; below a place that is not
-// used again in the context's life.
+// An address: bit 50 that it is one, from bit 52 on the logarithm of its size, from bit 58 on the context; below a
+// place that is not used again in the context's life.
 constexpr DevicePointer kDeviceMemory = 1ULL << 50;
 constexpr DevicePointer kPlaces = (1ULL << 48) - 1;
 constexpr int kSizeShift = 52;

@@ -1,6 +1,6 @@
-// A driver for attacks on the process: two GPUs that run nothing, but keep account of contexts, modules and memory, notice what is
-// used in the wrong context or after its end, and fail when told to. Any number of threads, and no lock on any path: a lock
-// would order what the engine under attack must order itself.
+// A driver for attacks on the process: two GPUs that run nothing, but keep account of contexts, modules and memory,
+// notice what is used in the wrong context or after its end, and fail when told to. Any number of threads, and no lock
+// on any path: a lock would order what the engine under attack must order itself.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ struct Account {
   std::atomic<std::int64_t> bytes{0};  ///< each allocation as the next power of two
   std::atomic<std::uint64_t> launches{0};
   std::atomic<std::uint64_t> calls{0};  ///< of every function
-  /// A module, kernel or memory in a context that is not its own; anything of a context that was destroyed, itself too; a reference to
-  /// a context given back that the driver does not count.
+  /// A module, kernel or memory in a context that is not its own; anything of a context that was destroyed, itself too;
+  /// a reference to a context given back that the driver does not count.
   std::atomic<std::uint64_t> misuses{0};
 };
 
@@ -46,12 +46,13 @@ class FakeDriver {
   void fault(int device, int result) noexcept;
   /// Undoes fault(), as a process that starts anew does.
   void heal(int device) noexcept;
-  /// A context that the application makes and makes current in this thread; and its end. If it is this thread's current one it is popped,
-  /// elsewhere it stays current. The next one that is made has the same handle and begins with the same addresses.
+  /// A context that the application makes and makes current in this thread; and its end. If it is this thread's current
+  /// one it is popped, elsewhere it stays current. The next one that is made has the same handle and begins with the
+  /// same addresses.
   ContextHandle make_context(int device);
   void destroy_context(ContextHandle context) noexcept;
-  /// The application resets a primary context, as cudaDeviceReset does: it ends, and begins anew, with the same addresses, when it is
-  /// retained the next time.
+  /// The application resets a primary context, as cudaDeviceReset does: it ends, and begins anew, with the same
+  /// addresses, when it is retained the next time.
   void reset(int device) noexcept;
   void pop_context() noexcept;
   /// How many contexts lie on this thread's stack.

@@ -1,5 +1,5 @@
-// The kernels of the attacks, and what the fake NVRTC makes of them: an image that can be predicted, so that a wrong one
-// is noticed. For fake_nvrtc.cpp and the worker.
+// The kernels of the attacks, and what the fake NVRTC makes of them: an image that can be predicted, so that a wrong
+// one is noticed. For fake_nvrtc.cpp and the worker.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // A library that EPIFUSE_NVRTC can name instead of NVRTC: it takes ATTACK_COMPILE_MS to compile, and appends a line to
-// the file ATTACK_COMPILES for each compile. So compiles of many processes can be counted, and 64 of them fit two cores.
-// ATTACK_NVRTC_RESULT, where set, is what compiling returns instead of success.
+// the file ATTACK_COMPILES for each compile. So compiles of many processes can be counted, and 64 of them fit two
+// cores. ATTACK_NVRTC_RESULT, where set, is what compiling returns instead of success.
 #include <fcntl.h>
 #include <unistd.h>
 #include <algorithm>

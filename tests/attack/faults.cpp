@@ -1,5 +1,5 @@
-// Kills and failures: at every call of a miss, a store and a hit, and at random instants. After each the cache must give
-// the right image to the next process, and from disk to the one after that.
+// Kills and failures: at every call of a miss, a store and a hit, and at random instants. After each the cache must
+// give the right image to the next process, and from disk to the one after that.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

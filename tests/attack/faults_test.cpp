@@ -28,8 +28,8 @@ std::ostream& operator<<(std::ostream& out, const Once& once) { return out << on
 
 class FailsOnce : public testing::TestWithParam<Once> {};
 
-// Whatever the engine does at that moment: the error says what failed, nothing is left over, and the same call works when it
-// is made again.
+// Whatever the engine does at that moment: the error says what failed, nothing is left over, and the same call works
+// when it is made again.
 TEST_P(FailsOnce, AndTheNextCallWorks) {
   const Once& once = GetParam();
   FakeDriver driver;
@@ -203,7 +203,8 @@ TEST(Faults, AnEngineOutlivesItsContext) {
   expect_clean(driver);
 }
 
-// What is left of an engine whose context has ended goes beside one that has the same handle and the same addresses, and harms nothing.
+// What is left of an engine whose context has ended goes beside one that has the same handle and the same addresses,
+// and harms nothing.
 TEST(Faults, WhatOutlivesItsContextDiesBesideTheNextOne) {
   FakeDriver driver;
   const auto context = driver.make_context(0);

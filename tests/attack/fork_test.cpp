@@ -1,5 +1,6 @@
-// Forks beside threads that launch. An executable of its own, without the address sanitizer: GCC's lets a fork leave its allocator locked (seen
-// with GCC 12: the child waited in operator new), and what is asked here is whether we leave a lock behind.
+// Forks beside threads that launch. An executable of its own, without the address sanitizer: GCC's lets a fork leave
+// its allocator locked (seen with GCC 12: the child waited in operator new), and what is asked here is whether we leave
+// a lock behind.
 #include <atomic>
 #include <thread>
 #include <vector>

@@ -1,5 +1,6 @@
-// What the attacks on a process with a real GPU share. They run as GoogleTests (ctest's label gpu), and through attack.py, which gives each
-// a process of its own and collects the figures. ATTACK_LONG in the environment: as often as issue 5 asks, else a slice.
+// What the attacks on a process with a real GPU share. They run as GoogleTests (ctest's label gpu), and through
+// attack.py, which gives each a process of its own and collects the figures. ATTACK_LONG in the environment: as often
+// as issue 5 asks, else a slice.
 #pragma once
 
 #include <dlfcn.h>
@@ -71,7 +72,8 @@ inline std::int64_t device_bytes() {
 
 inline int gpu_count() { return static_cast<int>(epifuse::system_report().devices.size()); }
 
-/// Skips where there is no GPU. Death tests of these tests run in processes that start anew: CUDA does not survive a fork.
+/// Skips where there is no GPU. Death tests of these tests run in processes that start anew: CUDA does not survive a
+/// fork.
 class OnAGpu : public testing::Test {
  protected:
   void SetUp() override {

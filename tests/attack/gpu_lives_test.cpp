@@ -1,5 +1,5 @@
-// How processes live and end on a real GPU: threads with several engines, forks, kernels of the application that fault, memory that runs out,
-// contexts that end before their engine, static objects.
+// How processes live and end on a real GPU: threads with several engines, forks, kernels of the application that fault,
+// memory that runs out, contexts that end before their engine, static objects.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -202,7 +202,8 @@ bool expect(const testing::AssertionResult& result) {
   return static_cast<bool>(result);
 }
 
-// Whether all that an engine and an array can be asked, but for a launch of a kernel that is loaded, is refused in those words.
+// Whether all that an engine and an array can be asked, but for a launch of a kernel that is loaded, is refused in
+// those words.
 bool all_refused(Engine& engine, Sum& sum, const std::string& words) {
   const epifuse::TensorView input = sum.in.view();
   const epifuse::OutputView output = sum.in;
@@ -298,8 +299,9 @@ bool sums(Engine& engine, Sum& sum) {
   return found == static_cast<float>(Sum::kElements);
 }
 
-// An application that makes a context, works in it and ends it, `rounds` times; the driver uses handles and addresses again as it likes. Every
-// engine is asked after its context's end, with no context current and with later ones, and dies in a later round.
+// An application that makes a context, works in it and ends it, `rounds` times; the driver uses handles and addresses
+// again as it likes. Every engine is asked after its context's end, with no context current and with later ones, and
+// dies in a later round.
 [[noreturn]] void outlive_own_contexts_and_exit(int rounds) {
   struct Left {
     Engine engine;

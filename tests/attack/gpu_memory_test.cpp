@@ -1,4 +1,5 @@
-// Many launches, engines and chains on a real GPU: memory of host and device ends where it began, and the results are right.
+// Many launches, engines and chains on a real GPU: memory of host and device ends where it began, and the results are
+// right.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -30,8 +31,8 @@ void record(const std::string& when, const Reading& reading) {
   testing::Test::RecordProperty("device_bytes_" + when, std::to_string(reading.device));
 }
 
-// Does it a few times for what is made once per process, then in two halves. What either leaves for good, the second half leaves too, and
-// by that it is judged: driver and compiler fill tables of their own while the first one runs.
+// Does it a few times for what is made once per process, then in two halves. What either leaves for good, the second
+// half leaves too, and by that it is judged: driver and compiler fill tables of their own while the first one runs.
 void measure(std::uint64_t count, std::uint64_t warm_up, const std::function<void(std::uint64_t)>& action) {
   action(warm_up);
   const Reading before;

@@ -48,7 +48,8 @@ struct Sum {
   epifuse::Array out;
 };
 
-/// Runs `child` in a forked process; empty if it returns an empty text, else what was wrong. A child that hangs is killed.
+/// Runs `child` in a forked process; empty if it returns an empty text, else what was wrong. A child that hangs is
+/// killed.
 inline std::string in_a_fork(const std::function<std::string()>& child) {
   constexpr unsigned kSpinLimit = 60;  // seconds
   int ends[2];

@@ -1,4 +1,5 @@
-// How processes begin and end around an engine: forks (fork_test.cpp has those beside threads), exits with static objects in every order, drivers that do not open.
+// How processes begin and end around an engine: forks (fork_test.cpp has those beside threads), exits with static
+// objects in every order, drivers that do not open.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -140,7 +141,8 @@ struct Misuses {
   }
 };
 
-// Static objects in a context of the application's that ends before main() does; `reused`: another one has its handle by then.
+// Static objects in a context of the application's that ends before main() does; `reused`: another one has its handle
+// by then.
 [[noreturn]] void exit_after_the_context(bool reused) {
   static const Misuses last;
   FakeDriver& driver = driver_for_good();

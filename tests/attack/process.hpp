@@ -1,4 +1,5 @@
-// What the tests on the fake driver share: engines whose kernels come from the fake NVRTC, and what must be left of them.
+// What the tests on the fake driver share: engines whose kernels come from the fake NVRTC, and what must be left of
+// them.
 #pragma once
 
 #include "fake_driver.hpp"
@@ -8,7 +9,8 @@ namespace attack {
 
 /// An engine whose kernels come from the fake NVRTC and are kept in memory only.
 inline Engine make_engine(int device = 0) {
-  // Once, before there are threads; and instead of the real one, which ./dev test names there where the loader does not know it.
+  // Once, before there are threads; and instead of the real one, which ./dev test names there where the loader does not
+  // know it.
   [[maybe_unused]] static const int kNamed = ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
   return Engine(Device::cuda(device), {.disk_cache = false, .cache_directory = {}});
 }

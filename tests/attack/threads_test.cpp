@@ -1,5 +1,5 @@
-// Threads × devices × streams × engines in any interleaving. For the thread sanitizer (`cmake --preset tsan`), and with the
-// address sanitizer in CI. ATTACK_SECONDS makes it longer.
+// Threads × devices × streams × engines in any interleaving. For the thread sanitizer (`cmake --preset tsan`), and with
+// the address sanitizer in CI. ATTACK_SECONDS makes it longer.
 #include <chrono>
 #include <memory>
 #include <mutex>

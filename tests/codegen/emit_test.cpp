@@ -178,7 +178,8 @@ TEST(Source, IsNoLongerThanItWas) {
   }
 }
 
-// What tests run on the CPU has branches for a C++ compiler; without them it is what CUDA's compiles, but for functions that stand elsewhere.
+// What tests run on the CPU has branches for a C++ compiler; without them it is what CUDA's compiles, but for functions
+// that stand elsewhere.
 TEST(Source, ForTestsDiffersInBranchesForTheHost) {
   const Epilogue tail = Epilogue::parse("gelu(x) + softmax(y, -1)");
   const std::vector<TensorView> inputs = {{nullptr, DType::f16, {64, 1024}}, {nullptr, DType::bf16, {64, 1024}}};
@@ -220,7 +221,8 @@ TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
   EXPECT_FALSE(cheap("logsumexp(gelu(x), 1)", 8192));                               // its logarithm magnifies errors
 }
 
-// Of a value that results see, too, the pass that only sums takes a formula that is good enough for sums of what rounds to few bits.
+// Of a value that results see, too, the pass that only sums takes a formula that is good enough for sums of what rounds
+// to few bits.
 TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
   const auto of = [](DType type) {
     const TensorView x = {nullptr, type, {128, 32, 254, 254}};
@@ -231,8 +233,8 @@ TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
   EXPECT_FALSE(has(of(DType::f32), "= fast::sigmoid_term("));
 }
 
-// A norm's factor of the row and its weight, the same for a vector, are multiplied once for it; the mean is subtracted as before, so that rows of
-// one value give the bias.
+// A norm's factor of the row and its weight, the same for a vector, are multiplied once for it; the mean is subtracted
+// as before, so that rows of one value give the bias.
 TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
   const auto of = [](DType type, const std::string& chain, const Dims& weight) {
     const TensorView w = {nullptr, type, weight};
@@ -245,8 +247,8 @@ TEST(Source, FactorsOfANormAreMultipliedOnceForAGroup) {
   EXPECT_FALSE(has(of(DType::f16, "group_norm(x * 0.1 * w, 8) + b", {64, 1, 1}), " * in_w)"));  // no number of the row
 }
 
-// A quotient by a number of the row and what is added to it round once; a sigmoid's formula multiplies with a factor that a group shares what it would
-// multiply each element with, unless that leaves the range of f32.
+// A quotient by a number of the row and what is added to it round once; a sigmoid's formula multiplies with a factor
+// that a group shares what it would multiply each element with, unless that leaves the range of f32.
 TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
   const auto softmax = [](DType type) {
     return source_of("sigmoid((softmax(x, 1) + b) * 2.0)",
@@ -270,7 +272,8 @@ TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
   EXPECT_FALSE(has(norm(DType::f32, DType::f16), kArguments));
 }
 
-// Weights per channel of rows in shared memory, whose passes have loops: the compiler reads once what a line of steps shares.
+// Weights per channel of rows in shared memory, whose passes have loops: the compiler reads once what a line of steps
+// shares.
 TEST(Source, PassesWithLoopsReadWeightsOncePerLine) {
   const auto of = [](const std::string& chain, const Dims& shape) {
     const TensorView w = {nullptr, DType::f16, {shape[1]}};

@@ -1,4 +1,5 @@
-// The source of a product that hosts a chain: it stands alone, depends on no shape, and its parameter is what the launch packs.
+// The source of a product that hosts a chain: it stands alone, depends on no shape, and its parameter is what the
+// launch packs.
 #include <gtest/gtest.h>
 
 #include <cstring>

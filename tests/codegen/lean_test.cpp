@@ -104,7 +104,8 @@ TEST(Lean, TypesThatHoldNothingGo) {
   EXPECT_TRUE(has(text, "{\n  Row row{*p};\n  *p = g(row);\n}")) << text;
 }
 
-// A call that makes one, a size that is asked for, a variable whose name means something else elsewhere, a member's own name.
+// A call that makes one, a size that is asked for, a variable whose name means something else elsewhere, a member's own
+// name.
 TEST(Lean, TypesThatHoldNothingStayWhereTheyMatter) {
   const std::string function =
       std::string(kNothing) +
@@ -243,7 +244,8 @@ TEST(Lean, LoopsOfOneTurnAndBranchesThatAreKnownGo) {
   EXPECT_TRUE(has(text, "{\n  const float a = p[0];\n  p[1] = a;\n  p[3] = 3;\n}\n")) << text;
 }
 
-// A name that is declared twice, a loop that may end early, a variable that its loop changes, and what the compiler is told to unroll.
+// A name that is declared twice, a loop that may end early, a variable that its loop changes, and what the compiler is
+// told to unroll.
 TEST(Lean, BlocksAndLoopsStayWhereTheyMatter) {
   const std::string twice = of_kernel("",
                                       "  float a = 1;\n  if constexpr (true) {\n    const float a = 2;\n    p[1] = a;\n"
@@ -296,7 +298,8 @@ TEST(Lean, FunctionsOfOneCompilerStayForBoth) {
   EXPECT_FALSE(has(of_kernel(function, "  wait<3>();\n"), "wait<3>"));
 }
 
-// Calls that differ, an argument that does something, a type that only this parameter tells, an array that is no reference to its element.
+// Calls that differ, an argument that does something, a type that only this parameter tells, an array that is no
+// reference to its element.
 TEST(Lean, ParametersThatMatterStay) {
   const std::string next = "DEVICE float next(float* p) { return *p += 1; }\n\n";
   const auto stays = [&](const std::string& function, const std::string& statements) {
@@ -316,7 +319,8 @@ TEST(Lean, ParametersThatMatterStay) {
   EXPECT_TRUE(has(array, "f(T& held)")) << array;
 }
 
-// An argument is a pointer and a distance, an element of an array that is aligned, of a variable's member, or of what a cast points to.
+// An argument is a pointer and a distance, an element of an array that is aligned, of a variable's member, or of what a
+// cast points to.
 TEST(Lean, TypesAreFoundInDeclarations) {
   const auto is_known = [](const std::string& statements) {
     const std::string text = of_kernel(

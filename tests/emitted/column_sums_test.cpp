@@ -1,4 +1,5 @@
-// Sums over rows beside reductions of each row, as emitted text: every result against the oracle, and the same bits in any order of blocks.
+// Sums over rows beside reductions of each row, as emitted text: every result against the oracle, and the same bits in
+// any order of blocks.
 #include <gtest/gtest.h>
 
 #include "emitted/workshop.hpp"

@@ -1,4 +1,5 @@
-// Machine code of products that host a chain: NVRTC compiles every tile with chains from none to ten operations, without a spill.
+// Machine code of products that host a chain: NVRTC compiles every tile with chains from none to ten operations,
+// without a spill.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -30,7 +31,8 @@ constexpr Shape kShapes[] = {{16'896, 256, "128 x 256, shared"},
                              {16'896, 128, "128 x 128, warp groups take turns"},
                              {128, 16'896, "128 x 128, shared"}};
 
-// Operands go by their names: x is the left factor, w and v are right ones, b varies along columns, c along rows, r and s along both.
+// Operands go by their names: x is the left factor, w and v are right ones, b varies along columns, c along rows, r and
+// s along both.
 const std::vector<std::string> kChains = {
     "linear(x, w)",
     "relu(linear(x, w, b))",
@@ -72,7 +74,8 @@ TEST_P(GemmCode, HasNoSpill) {
           << kernel.plan_text();
       const KernelResources used = kernel.resources(90);
       EXPECT_EQ(used.spilled_bytes, 0) << kernel.cuda();
-      // 384 threads share 65,536 registers; setmaxnreg then moves them from the warp group that copies to those that multiply.
+      // 384 threads share 65,536 registers; setmaxnreg then moves them from the warp group that copies to those that
+      // multiply.
       EXPECT_EQ(used.registers, 168) << kernel.cuda();
       EXPECT_EQ(used.shared_bytes, 0) << "all of it is dynamic";
     }

@@ -1,5 +1,5 @@
-// Emitted products that host a chain, run on the CPU by the model of what sm_90a does asynchronously, against sums in f64; and what the model must find in
-// kernels that were broken on purpose.
+// Emitted products that host a chain, run on the CPU by the model of what sm_90a does asynchronously, against sums in
+// f64; and what the model must find in kernels that were broken on purpose.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Backward passes as emitted text, against the CPU device, whose gradients python/tests/test_gradient.py holds against PyTorch's. Which of them are
-// one kernel, and why the others are not.
+// Backward passes as emitted text, against the CPU device, whose gradients python/tests/test_gradient.py holds against
+// PyTorch's. Which of them are one kernel, and why the others are not.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Emitted text of chains that reduce rows and segments of them: against the oracle, and the tails of block formats against their definitions bit for bit.
+// Emitted text of chains that reduce rows and segments of them: against the oracle, and the tails of block formats
+// against their definitions bit for bit.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -70,7 +71,8 @@ MxBlocks defined(const std::vector<float>& y, std::int64_t columns, const Format
                       : scaled_blocks(y, format.block_of(columns), format.dtype, format.power_of_two);
 }
 
-// What a launch of such a tail reads and writes: x and r are multiples of 1/8, so that the sum of a row's squares is exact in any order.
+// What a launch of such a tail reads and writes: x and r are multiples of 1/8, so that the sum of a row's squares is
+// exact in any order.
 struct NormLaunch {
   NormLaunch(const Format& of, DType dtype, std::int64_t rows, std::int64_t columns, Math math)
       : format(of),

@@ -34,9 +34,10 @@ std::string comparable(const std::string& line) {
   return selects[1].str() + first + ", " + second + selects[4].str();
 }
 
-// PTX as a set of instructions, whatever registers and variables are called: the compiler numbers and orders by the names of functions, which hold
-// their parameters. Constants in device memory are left out: a draft has some that nothing reads. The compiler may ask whether numbers differ, and
-// exchange what it selects, where it asked whether they are equal: that is the same.
+// PTX as a set of instructions, whatever registers and variables are called: the compiler numbers and orders by the
+// names of functions, which hold their parameters. Constants in device memory are left out: a draft has some that
+// nothing reads. The compiler may ask whether numbers differ, and exchange what it selects, where it asked whether they
+// are equal: that is the same.
 std::string instructions(const std::string& ptx) {
   static const std::regex kNames("%([a-z]+)[0-9]+|_ZZ[0-9A-Za-z_]+");
   std::vector<std::string> lines;

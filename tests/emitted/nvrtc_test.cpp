@@ -44,7 +44,8 @@ struct Job {
   int architecture;
 };
 
-// NVRTC lets one thread at a time compile, so processes share the jobs. A child says what failed through a pipe, one text per failure.
+// NVRTC lets one thread at a time compile, so processes share the jobs. A child says what failed through a pipe, one
+// text per failure.
 class Worker {
  public:
   Worker(const std::vector<Job>& jobs, std::size_t first, std::size_t step) {
@@ -126,7 +127,8 @@ TEST_F(Nvrtc, TailsAndConversionsCompileForEveryArchitecture) {
   compile_all(jobs);
 }
 
-// Segments whose results the elements need again: one in three of their kernels. They are planned for an H100, whose clusters older ones lack.
+// Segments whose results the elements need again: one in three of their kernels. They are planned for an H100, whose
+// clusters older ones lack.
 TEST_F(Nvrtc, LaneSegmentsCompileForEveryArchitecture) {
   const std::vector<Inspection> kernels = kernels_of(lane_segment_cases());
   std::vector<Job> jobs;
@@ -140,7 +142,8 @@ TEST_F(Nvrtc, LaneSegmentsCompileForEveryArchitecture) {
   compile_all(jobs);
 }
 
-// Every distinct kernel of the other deterministic cases, the slow ones first. One architecture each: NVRTC takes half a second for some.
+// Every distinct kernel of the other deterministic cases, the slow ones first. One architecture each: NVRTC takes half
+// a second for some.
 TEST_F(Nvrtc, OtherFixedKernelsCompile) {
   std::vector<Case> cases = long_cases();
   for (const Case& test : special_value_cases(0)) {
@@ -233,7 +236,8 @@ TEST_F(Nvrtc, IndicesCompileForEveryArchitecture) {
       architectures_);
 }
 
-// Every schedule of reductions, planned for each architecture: what it may use differs (asynchronous copies, clusters, shared memory).
+// Every schedule of reductions, planned for each architecture: what it may use differs (asynchronous copies, clusters,
+// shared memory).
 TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
   const std::vector<Chain> chains = {
       {"softmax(x, axis=-1)", DType::f32, {4096, 64}},

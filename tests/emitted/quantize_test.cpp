@@ -1,5 +1,5 @@
-// The emitted text of mx_quantize against OCP's definition, bit for bit, in every mode of Math: scales are exact in all of them; and tails behind
-// quantised products and of experts against theirs.
+// The emitted text of mx_quantize against OCP's definition, bit for bit, in every mode of Math: scales are exact in all
+// of them; and tails behind quantised products and of experts against theirs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,8 @@ TEST(EmittedQuantize, MxBlocksAreTheDefinitionBitForBit) {
   }
 }
 
-// What stands behind an int8 product: i32 sums times the scales of rows and columns, and a bias. Each operation rounds once in f32.
+// What stands behind an int8 product: i32 sums times the scales of rows and columns, and a bias. Each operation rounds
+// once in f32.
 TEST(EmittedQuantize, ScalesOfAnInt8ProductAreTheDefinitionBitForBit) {
   constexpr std::int64_t kRows = 37, kColumns = 200;
   std::mt19937 random(3);
@@ -84,7 +85,8 @@ TEST(EmittedQuantize, ScalesOfAnInt8ProductAreTheDefinitionBitForBit) {
   EXPECT_EQ(found, expected);
 }
 
-// The top of a mixture of experts: rows by index, times their weights, added up, and the residual. Small multiples of 1/8 have exact sums.
+// The top of a mixture of experts: rows by index, times their weights, added up, and the residual. Small multiples of
+// 1/8 have exact sums.
 TEST(EmittedQuantize, RowsOfExpertsAreTheDefinitionBitForBit) {
   constexpr std::int64_t kTokens = 9, kWidth = 136, kExperts = 30;
   std::mt19937 random(4);

@@ -1,5 +1,5 @@
-// Random numbers of chains: the published words, and that emitted kernels of every schedule and the CPU device draw the numbers that the definition
-// gives for an element's row-major index, whatever the layouts.
+// Random numbers of chains: the published words, and that emitted kernels of every schedule and the CPU device draw the
+// numbers that the definition gives for an element's row-major index, whatever the layouts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -95,7 +95,8 @@ void fill(Tensor& tensor, Random& random) {
 constexpr std::uint64_t kSeed = (std::uint64_t{1} << 52) + 12345, kOffset = (std::uint64_t{1} << 33) + 7;
 constexpr double kRate = 0.3;
 
-// What a result must be, of x, r (0 or of x's shape) and the numbers of elements. Nothing: it is compared between devices.
+// What a result must be, of x, r (0 or of x's shape) and the numbers of elements. Nothing: it is compared between
+// devices.
 using Expected = float (*)(float x, float number);
 
 struct Form {
@@ -325,7 +326,8 @@ TEST(Dropout, KeepsAsManyAsItsRateSaysAndAllOrNothingAtTheEnds) {
   EXPECT_EQ(drawn("dropout(x, 1, 3, 4)", 64), std::vector<float>(64, 0.0F));
 }
 
-// The backward pass drops what the forward pass dropped, and scales what it kept; of a result that is not x's shape, too.
+// The backward pass drops what the forward pass dropped, and scales what it kept; of a result that is not x's shape,
+// too.
 TEST(Dropout, HasTheSameMaskInTheBackwardPass) {
   for (const char* const rate : {"0.1", "0.5", "0.7", "1", "p"}) {
     const std::string text = std::string("dropout(x, ") + rate + ", s, o)";

@@ -1,4 +1,5 @@
-// Random chains, shapes, strides, types and alignments, executed from emitted text on the CPU and compared with the oracle.
+// Random chains, shapes, strides, types and alignments, executed from emitted text on the CPU and compared with the
+// oracle.
 #include <gtest/gtest.h>
 
 #include <cstdio>

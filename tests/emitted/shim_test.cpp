@@ -1,5 +1,5 @@
-// The shim that runs emitted text on the CPU, by kernels written by hand: barriers, warp exchanges, shared memory, clusters; and what it
-// must find: deadlocks, missing barriers, memory that was never written.
+// The shim that runs emitted text on the CPU, by kernels written by hand: barriers, warp exchanges, shared memory,
+// clusters; and what it must find: deadlocks, missing barriers, memory that was never written.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// Views in emitted text: random chains with views, as the CPU device runs them (tests/api/views_test.cpp), here as kernels.
+// Views in emitted text: random chains with views, as the CPU device runs them (tests/api/views_test.cpp), here as
+// kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -115,7 +116,8 @@ TEST(EmittedViews, WhatIsWrittenAtIndicesIsWhereTheySay) {
     EXPECT_EQ(problems[i].value_or(cases[i]->judge()), "") << cases[i]->text() << "\n  EPIFUSE_TEST_SEED=" << seed;
 }
 
-// What an index out of range reads is nothing: the table's memory is surrounded by what no test reads. NaN of floats, 0 of others.
+// What an index out of range reads is nothing: the table's memory is surrounded by what no test reads. NaN of floats, 0
+// of others.
 template <class T>
 std::vector<T> read_out_of_range(const char* chain, const std::vector<std::int64_t>& ids, std::int64_t width,
                                  DType type) {

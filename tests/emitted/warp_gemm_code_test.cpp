@@ -1,5 +1,6 @@
-// Machine code of products that host a chain where warps multiply (sm_80 to sm_89, sm_120): NVRTC compiles every tile with chains from none to ten operations for each of
-// these GPUs, without a spill, and with as many products in the main loop as a stage has.
+// Machine code of products that host a chain where warps multiply (sm_80 to sm_89, sm_120): NVRTC compiles every tile
+// with chains from none to ten operations for each of these GPUs, without a spill, and with as many products in the
+// main loop as a stage has.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -74,7 +75,8 @@ TEST_P(WarpGemmCode, HasNoSpill) {
       const OutputView out(nullptr, types.result, {rows, columns});
       const Inspection kernel(tail, std::span(&out, 1), inputs,
                               {.architecture = architecture, .multiprocessors = kTilesOfWarps});
-      // Beside the sums of the largest tile no registers are left for long chains, and for two products whose sums are taken out: these get the next one.
+      // Beside the sums of the largest tile no registers are left for long chains, and for two products whose sums are
+      // taken out: these get the next one.
       const std::string text = kernel.plan_text();
       const bool is_largest = shape.tile_rows == 128;
       const bool is_shorter = is_largest && text.find("tile             64 x 128") != text.npos;
@@ -86,8 +88,8 @@ TEST_P(WarpGemmCode, HasNoSpill) {
       EXPECT_EQ(kernel.resources(architecture).spilled_bytes, 0) << kernel.cuda();
       // The text is that of the least architecture which has the type: one look at each is enough.
       if (architecture != (types.factor == DType::f8e4m3 ? 89 : 80)) continue;
-      // 16 rows, 8 columns and 32 bytes each, for a warp that has half of the tile's rows and half of its columns. A stage has two steps of 32 bytes; where sums are
-      // taken out, these are a loop.
+      // 16 rows, 8 columns and 32 bytes each, for a warp that has half of the tile's rows and half of its columns. A
+      // stage has two steps of 32 bytes; where sums are taken out, these are a loop.
       const int steps = types.factor == DType::f8e4m3 ? 1 : 2;
       const int products = tile_rows / 32 * (shape.tile_columns / 16) * steps;
       EXPECT_EQ(count(kernel.ptx(architecture), "mma.sync.aligned"), static_cast<std::size_t>(products));

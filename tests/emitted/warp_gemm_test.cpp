@@ -1,5 +1,6 @@
-// Emitted products that host a chain where warps multiply (sm_80 to sm_89, sm_120), run on the CPU by a model of cp.async, ldmatrix and mma.sync, against sums in
-// f64; and what the model must find in kernels that were broken on purpose.
+// Emitted products that host a chain where warps multiply (sm_80 to sm_89, sm_120), run on the CPU by a model of
+// cp.async, ldmatrix and mma.sync, against sums in f64; and what the model must find in kernels that were broken on
+// purpose.
 #include <gtest/gtest.h>
 
 #include <cstring>

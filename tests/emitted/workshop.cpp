@@ -77,8 +77,8 @@ std::string_view word_at(std::string_view text, std::size_t at) {
   return text.substr(at, end - at);
 }
 
-// Shared memory of a block is the shim's: the lines that declare it become a reference and a pointer. Searched for by hand: regular expressions took a
-// quarter of the time of all tests of emitted text.
+// Shared memory of a block is the shim's: the lines that declare it become a reference and a pointer. Searched for by
+// hand: regular expressions took a quarter of the time of all tests of emitted text.
 std::string with_shared_memory(std::string_view text) {
   constexpr std::string_view kDeclaration = "  __shared__ Shared shared;\n";
   constexpr std::string_view kDynamic = "extern __shared__ ";
@@ -330,8 +330,8 @@ Planned planned_launch(const Emitted& launch, const plan::Machine& machine) {
 }  // namespace
 
 #if defined(__SANITIZE_ADDRESS__)
-// What is undefined traps in emitted text: a report, and the case, instead of silence. Where memory was allocated the case says; to remember the stack of
-// each allocation took a tenth of the time. Read by the sanitizer as it starts.
+// What is undefined traps in emitted text: a report, and the case, instead of silence. Where memory was allocated the
+// case says; to remember the stack of each allocation took a tenth of the time. Read by the sanitizer as it starts.
 extern "C" const char* __asan_default_options() { return "handle_sigill=1:malloc_context_size=1"; }
 #endif
 

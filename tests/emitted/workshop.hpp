@@ -1,5 +1,5 @@
-// Runs emitted kernels on the CPU: collects cases, emits and compiles each distinct source once, many to a shared object, and executes
-// every case block by block under the sanitizers.
+// Runs emitted kernels on the CPU: collects cases, emits and compiles each distinct source once, many to a shared
+// object, and executes every case block by block under the sanitizers.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct WorkshopReport {
 class Workshop {
  public:
   void add(Case test, const plan::Machine& machine = {});
-  /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two). `before` is told of each case
-  /// before it runs, from those threads: a kernel may end the process.
+  /// Compiles, runs and judges everything that was added, in `threads` threads (0: one per core, at least two).
+  /// `before` is told of each case before it runs, from those threads: a kernel may end the process.
   WorkshopReport run(unsigned threads = 0, const std::function<void(const Case&)>& before = {});
   std::size_t kernels() const noexcept { return sources_.size(); }
   /// Those whose source contains `text`.
@@ -61,11 +61,13 @@ struct Asked {
   std::size_t bytes;
 };
 
-/// One launch on memory that is no case's. Throws std::runtime_error where the text does not compile or the parameters do not fit.
+/// One launch on memory that is no case's. Throws std::runtime_error where the text does not compile or the parameters
+/// do not fit.
 Asked run_emitted(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                   std::span<const double> scalars = {}, const plan::Machine& machine = {});
 
-/// A case on its own: judged, and run again, and with the last block first. What is wrong, or nothing; it may be that bits differ from run to run.
+/// A case on its own: judged, and run again, and with the last block first. What is wrong, or nothing; it may be that
+/// bits differ from run to run.
 std::optional<std::string> run_in_any_order(const Case& test, const plan::Machine& machine);
 
 /// Launches on memory that is no case's, many kernels to one run of the compiler. A problem for each, or nothing.

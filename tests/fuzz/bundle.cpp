@@ -1,5 +1,6 @@
-// The checks between a bundle, in memory or in a file, and the driver. Random bytes never pass a checksum of 128 bits, so bundles are made whole
-// here and then damaged as the input says; some get a checksum that fits the damage, so that what lies behind it is met.
+// The checks between a bundle, in memory or in a file, and the driver. Random bytes never pass a checksum of 128 bits,
+// so bundles are made whole here and then damaged as the input says; some get a checksum that fits the damage, so that
+// what lies behind it is met.
 #include "jit/bundle.hpp"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 
 using jit::Bundle;
 
-// A damaged bundle is read from memory of exactly its size, so that the sanitizers see a byte beyond it. Nothing where it is refused.
+// A damaged bundle is read from memory of exactly its size, so that the sanitizers see a byte beyond it. Nothing where
+// it is refused.
 std::optional<std::vector<std::string>> images_of(const std::vector<char>& file) {
   try {
     const Bundle bundle = Bundle::of_memory(std::as_bytes(std::span(file)), "fuzzed");
@@ -70,8 +72,8 @@ void mend_checksum(std::string& file) {
 
 }  // namespace
 
-// The input: how many entries; of each the key, the architecture and the lengths of its texts and image, then these; how many damages, each a
-// place, what to do there and with which byte. All of it is also tried as a file.
+// The input: how many entries; of each the key, the architecture and the lengths of its texts and image, then these;
+// how many damages, each a place, what to do there and with which byte. All of it is also tried as a file.
 void bundle(Bytes bytes) {
   images_of({bytes.begin(), bytes.end()});
 

@@ -1,5 +1,5 @@
-// The check that stands between a file of the cache directory and the driver. Random bytes never pass a checksum of 128 bits, so
-// entries are made whole here and then damaged as the input says.
+// The check that stands between a file of the cache directory and the driver. Random bytes never pass a checksum of 128
+// bits, so entries are made whole here and then damaged as the input says.
 #include "jit/cache_entry.hpp"
 
 #include <string>
@@ -21,7 +21,8 @@ std::string_view text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes
 
 }  // namespace
 
-// The input: a key; then how many damages, each a place, what to do there and with which byte; the rest is the file, or its payload.
+// The input: a key; then how many damages, each a place, what to do there and with which byte; the rest is the file, or
+// its payload.
 void cache_entry(Bytes bytes) {
   if (bytes.size() < kKeyBytes + 1) return;
   const jit::Digest key{number(bytes.first(8)), number(bytes.subspan(8, 8))};

@@ -1,4 +1,5 @@
-// Every file of the corpora through its target: what the fuzzers once found stays mended, with any compiler and under the sanitizers.
+// Every file of the corpora through its target: what the fuzzers once found stays mended, with any compiler and under
+// the sanitizers.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
-// A launch drawn from any bytes: a chain, and tensors whose shapes, strides, types and addresses mostly lie near what fits, so that half of all
-// inputs get past the checks and reach the planner. For the fuzz target `plan` and for tests/same.
+// A launch drawn from any bytes: a chain, and tensors whose shapes, strides, types and addresses mostly lie near what
+// fits, so that half of all inputs get past the checks and reach the planner. For the fuzz target `plan` and for
+// tests/same.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Chains meet tensors of any shape, stride, type and address (drawn_launch.cpp): each gets a plan that keeps its promises, or an Error.
+// Chains meet tensors of any shape, stride, type and address (drawn_launch.cpp): each gets a plan that keeps its
+// promises, or an Error.
 #include "plan/plan.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The fuzz targets: each eats any bytes. What they check holds for every input; a broken promise ends the process, so that libFuzzer
-// (main.cpp) and the corpus test (corpus_test.cpp) both see it.
+// The fuzz targets: each eats any bytes. What they check holds for every input; a broken promise ends the process, so
+// that libFuzzer (main.cpp) and the corpus test (corpus_test.cpp) both see it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ void parser(Bytes bytes);
 void npy(Bytes bytes);
 /// Only the bytes that entry_header() and the payload make are an entry; whatever differs is refused.
 void cache_entry(Bytes bytes);
-/// Only bytes that write_bundle() gives are a bundle, image by image; whatever differs is refused, and nothing outside of them is read.
+/// Only bytes that write_bundle() gives are a bundle, image by image; whatever differs is refused, and nothing outside
+/// of them is read.
 void bundle(Bytes bytes);
 /// A chain with tensors of any shape, stride, type and address gets a plan whose parameters can be packed, or an Error.
 void plan(Bytes bytes);

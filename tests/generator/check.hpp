@@ -1,5 +1,5 @@
-// What every drawn program goes through: text, plan, emitted source, NVRTC, the CPU device, and for some the emitted text. Called by the
-// generator's workers and the soak.
+// What every drawn program goes through: text, plan, emitted source, NVRTC, the CPU device, and for some the emitted
+// text. Called by the generator's workers and the soak.
 #pragma once
 
 #include <functional>

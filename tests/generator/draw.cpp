@@ -34,7 +34,8 @@ std::string text_of(double value) {
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
-// All listed functions and cast, and their groups: half of the calls are drawn from a group, so that small groups are not rare.
+// All listed functions and cast, and their groups: half of the calls are drawn from a group, so that small groups are
+// not rare.
 struct Tables {
   std::vector<const ir::Function*> functions;
   std::vector<std::vector<const ir::Function*>> groups;
@@ -80,8 +81,8 @@ class Drawer {
   }
 
  private:
-  // What this program uses more than others do: functions that rarely meet, axes that agree, one kind of argument. (Groce et al., Swarm
-  // Testing, 2012: programs that leave things out find what those that have everything do not.)
+  // What this program uses more than others do: functions that rarely meet, axes that agree, one kind of argument.
+  // (Groce et al., Swarm Testing, 2012: programs that leave things out find what those that have everything do not.)
   void draw_habits() {
     const int favourites = random_.percent(60) ? random_.between(1, 5) : 0;
     const auto& groups = tables().groups;

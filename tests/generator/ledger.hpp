@@ -1,4 +1,5 @@
-// What the generator's processes share: the next program, counts, sentences, and which kernels were compiled. Plain data in shared memory.
+// What the generator's processes share: the next program, counts, sentences, and which kernels were compiled. Plain
+// data in shared memory.
 #pragma once
 
 #include <atomic>

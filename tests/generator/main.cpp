@@ -1,5 +1,6 @@
-// epifuse_generate: programs drawn from the tables of functions alone, each parsed, printed, planned, compiled by NVRTC and run on the CPU
-// device against the tests' oracle; no GPU and no CUDA toolkit but libnvrtc is needed. A program follows from the seed and its number.
+// epifuse_generate: programs drawn from the tables of functions alone, each parsed, printed, planned, compiled by NVRTC
+// and run on the CPU device against the tests' oracle; no GPU and no CUDA toolkit but libnvrtc is needed. A program
+// follows from the seed and its number.
 #include <sys/wait.h>
 #include <unistd.h>
 

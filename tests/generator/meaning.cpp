@@ -105,8 +105,9 @@ bool is_drawn(std::string_view function) {
   static constexpr std::array<std::string_view, 9> kOnTheirOwn = {"repeat_as",  "expand_as",    "sum_to",
                                                                   "reshape_as", "unsqueeze_as", "count",
                                                                   "batch_norm", "var_mean",     "count_nonzero"};
-  // They have tests and oracles of their own (tests/support/views.hpp, view_functions.hpp, index_functions.hpp and products.hpp,
-  // tests/emitted/random_numbers_test.cpp, tests/api/quantize_test.cpp), as gradients have and some of the functions above.
+  // They have tests and oracles of their own (tests/support/views.hpp, view_functions.hpp, index_functions.hpp and
+  // products.hpp, tests/emitted/random_numbers_test.cpp, tests/api/quantize_test.cpp), as gradients have and some of
+  // the functions above.
   static constexpr std::array<std::string_view, 7> kGroupsOfTheirOwn = {
       "views", "indices", "random numbers", "pooling", "positions", "quantisation", "matrix products"};
   const ir::Function* found = ir::find_function(function);

@@ -21,14 +21,16 @@ struct CallArgument {
   std::string_view word = {};
 };
 
-/// Appends the call's steps to the chain; `arguments` holds one for each parameter of the signature. Returns the step of its value. Throws
-/// std::out_of_range for a function that has no meaning here: a new one needs its row in meaning.cpp.
+/// Appends the call's steps to the chain; `arguments` holds one for each parameter of the signature. Returns the step
+/// of its value. Throws std::out_of_range for a function that has no meaning here: a new one needs its row in
+/// meaning.cpp.
 int append_call(Chain& chain, std::string_view function, const std::vector<CallArgument>& arguments);
 
-/// False for the functions that gradients are made of, whose shapes other values give: the chains of the tests have no steps for them. Those are tested by
-/// tests/api/gradient_test.cpp and python/tests/test_gradient.py.
+/// False for the functions that gradients are made of, whose shapes other values give: the chains of the tests have no
+/// steps for them. Those are tested by tests/api/gradient_test.cpp and python/tests/test_gradient.py.
 bool is_drawn(std::string_view function);
-/// Whether the chain's steps are the call alone, so that its text is not the function's name: `gelu(x, approximate="tanh")` is one step.
+/// Whether the chain's steps are the call alone, so that its text is not the function's name: `gelu(x,
+/// approximate="tanh")` is one step.
 bool is_one_step(std::string_view function);
 
 }  // namespace epifuse::test

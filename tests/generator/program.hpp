@@ -1,5 +1,5 @@
-// Programs without taste: drawn from the signatures of the language's functions alone, uniformly, over operands of every kind. What
-// tests/generator/main.cpp and the soak run. A program follows from a seed and its number.
+// Programs without taste: drawn from the signatures of the language's functions alone, uniformly, over operands of
+// every kind. What tests/generator/main.cpp and the soak run. A program follows from a seed and its number.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace epifuse::test {
 
-/// How a call is written: text, a step, text, a step, …, text. The steps between the call and its arguments are then not written.
+/// How a call is written: text, a step, text, a step, …, text. The steps between the call and its arguments are then
+/// not written.
 struct CallText {
   std::vector<std::string> pieces;  ///< one more than `steps`
   std::vector<int> steps;
@@ -40,8 +41,8 @@ struct Program {
 
 Program draw_program(std::uint64_t seed, std::uint64_t number);
 
-/// A program's text in which names clash wherever they may: values called `t0` and `out`, names that are given again, aliases of operands,
-/// operands called as functions.
+/// A program's text in which names clash wherever they may: values called `t0` and `out`, names that are given again,
+/// aliases of operands, operands called as functions.
 struct NamedText {
   std::string text;
   std::vector<std::string> inputs;   ///< names, by the case's ordinals

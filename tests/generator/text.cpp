@@ -96,8 +96,8 @@ class Writer {
     inline_some();
   }
 
-  // What is written inside another statement is mentioned where that stands. Only what would stand right before it: of two equal sums of
-  // exchanged arguments the first is kept, so the order of operations matters.
+  // What is written inside another statement is mentioned where that stands. Only what would stand right before it: of
+  // two equal sums of exchanged arguments the first is kept, so the order of operations matters.
   void inline_some() {
     inlined_.assign(chain_.steps.size(), 0);
     std::size_t next = chain_.steps.size();  // the step that is written after this one

@@ -1,4 +1,5 @@
-// One process of the generator: draws programs by number, checks them, shrinks what fails. Called by main.cpp and the soak.
+// One process of the generator: draws programs by number, checks them, shrinks what fails. Called by main.cpp and the
+// soak.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Several devices of one machine: each engine keeps to its own, whatever the thread's current context is. Skips with one GPU.
+// Several devices of one machine: each engine keeps to its own, whatever the thread's current context is. Skips with
+// one GPU.
 #include <gtest/gtest.h>
 
 #include <thread>

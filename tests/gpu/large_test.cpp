@@ -1,4 +1,5 @@
-// More elements than 31 and 32 bits count. Results are sampled: both ends, both sides of the powers of two, random places.
+// More elements than 31 and 32 bits count. Results are sampled: both ends, both sides of the powers of two, random
+// places.
 #include <cmath>
 
 #include "gpu/device.hpp"

@@ -57,7 +57,8 @@ TEST_F(Launching, IsCapturedInAGraphAndReplayed) {
   const std::array<OutputView, 1> outputs = {y.view()};
   engine().prepare(tail, outputs, inputs);
   const runtime::Stream stream(context());
-  // A driver refuses allocations and synchronisation while a stream is captured, so that a launch which did either would throw.
+  // A driver refuses allocations and synchronisation while a stream is captured, so that a launch which did either
+  // would throw.
   const runtime::Graph graph(stream, [&](runtime::StreamHandle handle) {
     engine().launch(tail, handle, y, {x.view(), b.view()}, {3.0});
     engine().launch(tail, handle, y, {y.view(), b.view()}, {1.0});

@@ -1,5 +1,5 @@
-// Chains with matrix products on a GPU: random ones that the product's kernel hosts, of either family, and random ones that cuBLASLt computes first, against sums in
-// f64.
+// Chains with matrix products on a GPU: random ones that the product's kernel hosts, of either family, and random ones
+// that cuBLASLt computes first, against sums in f64.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// The CPU device's reductions: every mask of axes against plain loops with exact expectations, long and empty rows, results of several
-// shapes, in place, and the same bits on any number of threads.
+// The CPU device's reductions: every mask of axes against plain loops with exact expectations, long and empty rows,
+// results of several shapes, in place, and the same bits on any number of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -422,7 +422,8 @@ TEST(LongChains, AreWhatTheirStepsGive) {
   }
 }
 
-// Of the processor, not of a clock: other programs run beside. Where each pass began at the operands it was 16 times as much.
+// Of the processor, not of a clock: other programs run beside. Where each pass began at the operands it was 16 times as
+// much.
 TEST(LongChains, TakeTimeInProportion) {
   const Tensor x = normal({64, 128}, 34, 1);
   const auto seconds = [&](int times) {

@@ -1,5 +1,5 @@
-// Reductions, shape operations and composites in both front ends: a composite is what one writes by hand, text and C++ agree, what is
-// printed reads back, mistakes are explained.
+// Reductions, shape operations and composites in both front ends: a composite is what one writes by hand, text and C++
+// agree, what is printed reads back, mistakes are explained.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -245,7 +245,8 @@ ir::Axes random_axes(std::mt19937& random) {
   return axes;
 }
 
-// One random value of those of this test: a reduction, a shape operation, a composite or something element-wise between.
+// One random value of those of this test: a reduction, a shape operation, a composite or something element-wise
+// between.
 ir::Value random_value(ir::Builder& b, std::mt19937& random, const std::vector<ir::Value>& values) {
   const auto any = [&] { return values[random() % values.size()]; };
   const auto axis = [&] { return static_cast<int>(random() % 16) - 8; };

@@ -1,5 +1,5 @@
-// The types that results have by default: PyTorch's. Expected types are written down here, from what PyTorch 2.15 gives;
-// python/tests/test_result_types.py asks PyTorch itself.
+// The types that results have by default: PyTorch's. Expected types are written down here, from what PyTorch 2.15
+// gives; python/tests/test_result_types.py asks PyTorch itself.
 #include <gtest/gtest.h>
 
 #include <spdlog/fmt/fmt.h>

@@ -289,7 +289,8 @@ TEST_F(CompilerTest, DumpsWhatItCompilesAndOnlyThat) {
   ::unsetenv("EPIFUSE_DUMP");
 }
 
-// An image says where its source stands, and the source stands there, also when the image comes from disk. Others do not share it.
+// An image says where its source stands, and the source stands there, also when the image comes from disk. Others do
+// not share it.
 TEST_F(CompilerTest, ImagesHaveTheLinesOfSourcesThatStandThere) {
   const fs::path sources = directory / "sources";
   fs::create_directory(sources);

@@ -1,4 +1,5 @@
-// Products that host a chain: which tile, what operands are to it, which boxes are copied, and what is refused in which words.
+// Products that host a chain: which tile, what operands are to it, which boxes are copied, and what is refused in which
+// words.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -279,7 +280,8 @@ TEST(GemmRefusals, SeeOverlap) {
             std::string::npos);
 }
 
-// Large products host their chain. Few rows leave most multiprocessors without a tile, and cuBLASLt cuts the depth then.
+// Large products host their chain. Few rows leave most multiprocessors without a tile, and cuBLASLt cuts the depth
+// then.
 TEST(GemmTime, DecidesWhetherTheyAreOneKernel) {
   const auto times = [](std::int64_t rows, std::int64_t columns, std::int64_t depth, const char* chain) {
     Product work{.chain = chain, .left = {rows, depth}, .right = {columns, depth}, .shape = {rows, columns}};
@@ -298,7 +300,8 @@ TEST(GemmTime, DecidesWhetherTheyAreOneKernel) {
   EXPECT_GT(times(8192, 4096, 4096, "mish(mish(x))").inside, 1.05 * times(8192, 4096, 4096, "relu(x)").inside);
 }
 
-// The same where warps multiply: what a chain costs there is hidden by the other block, and memory is slower for what tensor cores do.
+// The same where warps multiply: what a chain costs there is hidden by the other block, and memory is slower for what
+// tensor cores do.
 TEST(WarpTime, DecidesWhetherTheyAreOneKernel) {
   const auto times = [](int architecture, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
     Product work{.chain = "relu(x)",

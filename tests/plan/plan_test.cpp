@@ -62,8 +62,8 @@ TEST(Access, LayoutsBecomeFewDimensions) {
             Access::strided);
 }
 
-// Vectors are as long as each row's address allows. Lanes one behind the other write whole sectors; as many lanes as are left
-// stand side by side, until they read whole sectors.
+// Vectors are as long as each row's address allows. Lanes one behind the other write whole sectors; as many lanes as
+// are left stand side by side, until they read whole sectors.
 TEST(Tiled, WarpsReadAndWriteWholeSectors) {
   for (const DType type : {DType::f64, DType::f32, DType::f16, DType::i8}) {
     for (const std::int64_t pixels : {15'876, 115'320, 263'169, 65'536}) {
@@ -148,7 +148,8 @@ TEST(Transposed, VectorsAreFullAndLinesAsWideAsTheirAddresses) {
   }
 }
 
-// Sectors are written as a whole but at the ends of lines: tiles compute a sector's elements more than they own, where lines begin inside sectors.
+// Sectors are written as a whole but at the ends of lines: tiles compute a sector's elements more than they own, where
+// lines begin inside sectors.
 TEST(Transposed, LinesAreCutAtSectors) {
   const auto plan_for = [](DType type, std::int64_t channels, std::int64_t pixels) {
     const Dims shape = {8, channels, pixels};
@@ -207,7 +208,8 @@ TEST(Transposed, OnlyWhereAllLargeInputsAreAlongOneDimension) {
 }
 
 TEST(Transposed, NeverInPlace) {
-  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not transposed.
+  // Who writes an element has not read it: an operand at the result's address runs as the result does, and is not
+  // transposed.
   alignas(16) static float memory[64 * 64];
   alignas(16) static float other[64 * 64];
   const ir::Program program = Epilogue::parse("x + y").program();
@@ -231,7 +233,8 @@ TEST(Access, MisalignedPointersNarrowTheAccessOnly) {
   }
 }
 
-// A broadcast operand is read wide without a question where rows are divisible and each of its rows begins where an access may.
+// A broadcast operand is read wide without a question where rows are divisible and each of its rows begins where an
+// access may.
 TEST(Access, BroadcastOperandsAreAlignedWhereAllTheirRowsAre) {
   alignas(64) static float memory[4096];
   const ir::Program program = Epilogue::parse("x + b").program();

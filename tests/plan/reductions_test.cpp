@@ -109,7 +109,8 @@ TEST(Structures, SegmentsAreReducedBehindAllStages) {
   EXPECT_FALSE(structure_of("mean(group_norm(x, 2), (2, 3))", {{4, 6, 1, 1}}).has_segments());
 }
 
-// What a mean is taken of follows from other means by factors and summands that segments share: no pass comes before it.
+// What a mean is taken of follows from other means by factors and summands that segments share: no pass comes before
+// it.
 TEST(Structures, MeansOfNormalisedRowsNeedSegmentMeansOnly) {
   const std::vector<Dims> shapes = {{4, 6, 5, 40}, {6}, {6}};
   const auto segment_means = [&](const std::string& chain) { return segment_means_of(chain, shapes); };
@@ -360,7 +361,8 @@ TEST(Schedules, ResultsAlongAnotherDimensionAreTransposed) {
   }
 }
 
-// No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all rows, small planes.
+// No other layout changes its plan: results as operands, nothing that turns, operands of two orders, statistics of all
+// rows, small planes.
 TEST(Schedules, NothingElseTurns) {
   const Dims shape = {16, 64, 64, 64};
   const auto transposes = [](const Plan& plan) { return plan.kernel_class.reduction()->store.has_value(); };
@@ -438,7 +440,8 @@ TEST(Schedules, SegmentsOfRowsThatNobodyHoldsAreReadAgain) {
   EXPECT_EQ(plan_of(chain, floats({{1, 8, 40'000}})).kernel_class.schedule(), "resident");
 }
 
-// So that all lanes are busy. Not where a segment has lanes enough to be a warp's or more, or its pass reads what nobody holds.
+// So that all lanes are busy. Not where a segment has lanes enough to be a warp's or more, or its pass reads what
+// nobody holds.
 TEST(Schedules, AFewLanesReduceShortSegments) {
   const std::string chain = "mean(relu(group_norm(x, 32, w, b)), (2, 3))";
   const auto plan = [&](DType type, std::int64_t batch, std::int64_t channels, std::int64_t pixels) {

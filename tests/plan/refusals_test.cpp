@@ -38,7 +38,8 @@ TEST(Refusals, SayWhatToSplit) {
       {"return sum(x, 1), b", {{0, 4}, {}}, {"'out1'", "has elements", "chain of its own"}},
       {"return softmax(x, 1), exp(b) * 2", {{0, 4}, {1, 1}}, {"'out1'", "has elements", "chain of its own"}},
       {"x + sum(x, 1)", {{64, 64}}, {"two of its dimensions at once", "keepdim=true"}},
-      // Segments of rows: outer ones, rows of outer reductions, two sets of them, broadcast back, reduced again, too long to be held.
+      // Segments of rows: outer ones, rows of outer reductions, two sets of them, broadcast back, reduced again, too
+      // long to be held.
       {"sum(x - mean(x, (1, 2), true), 1)", {{8, 6, 40}}, {"'sum'", "not the innermost ones", "two chains"}},
       {"sum(x - mean(x, (0, 1), true), 1)", {{6, 8, 40}}, {"'sum'", "not the innermost ones", "two chains"}},
       {"y = x - mean(x, (1, 2, 3), true); return sum(y, 3), amax(y, (2, 3))",

@@ -1,5 +1,5 @@
-// A driver that does next to nothing, from any number of threads, without writing what two of them share: what the library itself
-// costs shows beside it. For bench/ and the tests of dispatch.
+// A driver that does next to nothing, from any number of threads, without writing what two of them share: what the
+// library itself costs shows beside it. For bench/ and the tests of dispatch.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ class QuietDriver {
   static std::size_t pointer_queries() { return pointer_queries_; }
   static std::size_t modules_loaded() { return modules_loaded_; }
 
-  /// Bytes of a tensor in the parameters of a product's kernel, which begin with three: a map for 9.0, else an address and
-  /// two strides.
+  /// Bytes of a tensor in the parameters of a product's kernel, which begin with three: a map for 9.0, else an address
+  /// and two strides.
   static std::size_t bytes_of_tensor() { return major_ == 9 ? 128 : 24; }
 
   /// An address on that device, `offset` bytes into its memory; nobody need allocate it.

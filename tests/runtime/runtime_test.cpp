@@ -177,7 +177,8 @@ TEST_F(RuntimeTest, AContextsWitnessIsGivenBackAndDisturbsNoCapture) {
   }
 }
 
-// As some drivers answer of an address that is not in use; what they answer when they fail otherwise says nothing of the context.
+// As some drivers answer of an address that is not in use; what they answer when they fail otherwise says nothing of
+// the context.
 TEST_F(RuntimeTest, AnInvalidWitnessIsAContextThatEnded) {
   const Context context(1);
   stub.fail["pointer"] = abi::kDeinitialized;

@@ -1,5 +1,5 @@
-// What a commit makes of launches: plan, parameters, source, machine code. One program, built at both commits that ./dev same compares; it
-// reads lines of JSON and writes one line for each, in the same order.
+// What a commit makes of launches: plan, parameters, source, machine code. One program, built at both commits that
+// ./dev same compares; it reads lines of JSON and writes one line for each, in the same order.
 //
 //   epifuse_describe launches                     a launch (launch.hpp) -> class, grid, workspace, parameters, source; or the error
 //   epifuse_describe text                         a launch -> the plan as people read it

@@ -1,5 +1,5 @@
-// Launches as JSON. Addresses are written as numbers. Operands may stand under their names, and a result may leave its shape to the chain
-// ("layout" instead of "shape").
+// Launches as JSON. Addresses are written as numbers. Operands may stand under their names, and a result may leave its
+// shape to the chain ("layout" instead of "shape").
 #include "same/launch.hpp"
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// A launch as one line of JSON: a chain, views of its operands and results, and the device. What tests/same exchanges between two commits, so
-// that both plan exactly the same thing.
+// A launch as one line of JSON: a chain, views of its operands and results, and the device. What tests/same exchanges
+// between two commits, so that both plan exactly the same thing.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@ struct Launch {
 };
 
 std::string to_line(const Launch& launch);
-/// Throws std::exception for a line that is none. A result without a shape gets the chain's own, dense or channels-last.
+/// Throws std::exception for a line that is none. A result without a shape gets the chain's own, dense or
+/// channels-last.
 Launch from_line(std::string_view line);
 
 }  // namespace epifuse::same

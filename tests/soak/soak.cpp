@@ -1,5 +1,7 @@
-// Random programs without end: CPU device, emitted text on the CPU and a GPU, each against the oracle. ./dev soak runs it; every program
-// follows from the seed. Half are what tails look like (tests/support), half are drawn from the tables of functions (tests/generator). What fails is shrunk, printed, and appended to tests/regressions/cases.inc, which the fixed tests read.
+// Random programs without end: CPU device, emitted text on the CPU and a GPU, each against the oracle. ./dev soak runs
+// it; every program follows from the seed. Half are what tails look like (tests/support), half are drawn from the
+// tables of functions (tests/generator). What fails is shrunk, printed, and appended to tests/regressions/cases.inc,
+// which the fixed tests read.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -99,8 +101,9 @@ std::string kernel_of(const Case& test, const plan::Machine& machine) {
       plan::make_plan(tail.program(), views.outputs, views.inputs, plan::Views::real, machine).kernel_class);
 }
 
-// Compiling a kernel takes a GPU's process hundreds of milliseconds, a program that finds its kernel there takes a few. So a family's first
-// kernel is followed by programs of that same kernel, in other shapes and with other values, before the next one is allowed.
+// Compiling a kernel takes a GPU's process hundreds of milliseconds, a program that finds its kernel there takes a few.
+// So a family's first kernel is followed by programs of that same kernel, in other shapes and with other values, before
+// the next one is allowed.
 class KernelBudget {
  public:
   KernelBudget(int programs_per_kernel, const plan::Machine& machine) : each_(programs_per_kernel), machine_(machine) {}
@@ -178,8 +181,8 @@ class Worker {
     for (const Case& test : cases) emit_later({test, emitted_for});
   }
 
-  // Text, plan and CPU device of some programs, and what remains of them as the others. On a GPU the first alone, since each has a kernel of
-  // its own.
+  // Text, plan and CPU device of some programs, and what remains of them as the others. On a GPU the first alone, since
+  // each has a kernel of its own.
   void tasteless(std::uint64_t seed) {
     bool on_gpu_too = gpu_ != nullptr;
     for (std::uint64_t i = 0; i < kCasesPerFamily; ++i) {

@@ -1,5 +1,5 @@
-// Block-scaled formats by their definitions, with the element types of storage.hpp: OCP's MX formats with exact arithmetic, those of `quantize` in f32.
-// For the tests of mx_quantize and of what stands before either.
+// Block-scaled formats by their definitions, with the element types of storage.hpp: OCP's MX formats with exact
+// arithmetic, those of `quantize` in f32. For the tests of mx_quantize and of what stands before either.
 #pragma once
 
 #include <algorithm>
@@ -119,7 +119,8 @@ inline MxBlocks mx4_blocks(const std::vector<float>& x, bool rounds_up) {
   return blocks;
 }
 
-// Blocks of every size from denormal numbers to the largest; zeros, and largest elements at and beside what decides about a scale.
+// Blocks of every size from denormal numbers to the largest; zeros, and largest elements at and beside what decides
+// about a scale.
 inline std::vector<float> mx_data(std::size_t blocks) {
   std::mt19937 random(11);
   std::normal_distribution<float> normal;

@@ -145,8 +145,8 @@ Compute Case::compute() const {
     return output.dtype == DType::i32 || output.dtype == DType::u32 || output.dtype == DType::i64;
   });
   if (least == Compute::f64 || !has_wide_integers) return least;
-  // Where integers may exceed what f32 holds is the library's to bound; tests/api/integers_test.cpp has the promise. What it computes in f64 is
-  // judged as that.
+  // Where integers may exceed what f32 holds is the library's to bound; tests/api/integers_test.cpp has the promise.
+  // What it computes in f64 is judged as that.
   return is_planned_in_f64(*this) ? Compute::f64 : Compute::f32;
 }
 
@@ -303,7 +303,8 @@ std::optional<std::string> judge(const Case& test, const Memory& before, Memory&
       count(coverage, expected[i]);
       if (accepts(expected[i], type, found)) continue;
       if (slack_of(type, compute) == Slack{}) return mismatch(test, walker, i, values, expected[i], found);
-      // Cheaper formulas: within 1 ulp of the type, but where a sum may cancel, which shows any error, and near the least numbers.
+      // Cheaper formulas: within 1 ulp of the type, but where a sum may cancel, which shows any error, and near the
+      // least numbers.
       const Range wide = loose[i].evaluate(values)[i];
       const bool within_ulp = !sums && !is_tiny(expected[i], slack_of(type, compute).floor);
       if (!accepts(wide, type, found) || (within_ulp && !accepts(expected[i], type, found, 1)))

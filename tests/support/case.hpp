@@ -23,7 +23,8 @@ struct Case {
   Fill fill = Fill::plain;
   std::uint64_t data_seed = 1;
   unsigned row_dims = 0;  ///< of Fill::rows: dimensions that tell rows apart, bit 0 the last one
-  /// Per input: an earlier one that is bound to the same memory in the same way, or -1. Inputs beyond its end have memory of their own.
+  /// Per input: an earlier one that is bound to the same memory in the same way, or -1. Inputs beyond its end have
+  /// memory of their own.
   std::vector<int> same = {};
 
   /// Whose memory that input is: its own, or the one that it is bound to.
@@ -48,13 +49,16 @@ Case simple_case(Chain chain, const std::vector<Operand>& inputs, const std::vec
 /// Adds operations to a chain that has its inputs, and says which values are results.
 using Build = std::function<std::vector<int>(Chain&)>;
 
-/// The chain that `build` makes of those inputs, with dense outputs of its results' shapes; their types are taken in turns.
+/// The chain that `build` makes of those inputs, with dense outputs of its results' shapes; their types are taken in
+/// turns.
 Case built(const std::vector<Operand>& inputs, const Build& build, const std::vector<DType>& outputs = {DType::f32});
 
-/// Gives a case dense outputs of its results' shapes, whose types are taken in turns. `in_place`: the one that is the first input, or -1.
+/// Gives a case dense outputs of its results' shapes, whose types are taken in turns. `in_place`: the one that is the
+/// first input, or -1.
 void give_outputs(Case& test, const std::vector<DType>& types, int in_place = -1);
 
-/// The memory of all operands. Outputs that are in place have no image of their own, nor have inputs that are bound twice.
+/// The memory of all operands. Outputs that are in place have no image of their own, nor have inputs that are bound
+/// twice.
 struct Memory {
   std::vector<Image> inputs;   ///< of an input that Case::same names again: empty
   std::vector<Image> outputs;  ///< of an output in place: empty, see Case::in_place
@@ -85,7 +89,8 @@ struct Coverage {
   std::uint64_t anything = 0;  ///< nothing could be wrong
 };
 
-/// Compares every element of every output with the oracle, and every other byte with what it was. A sentence if something is wrong.
+/// Compares every element of every output with the oracle, and every other byte with what it was. A sentence if
+/// something is wrong.
 std::optional<std::string> judge(const Case& test, const Memory& before, Memory& after, Coverage* coverage = nullptr);
 
 /// A smaller case that still fails, by greedy steps; `fails` is asked at most `attempts` times.

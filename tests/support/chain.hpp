@@ -1,5 +1,5 @@
-// The tests' own form of a chain: what the oracle evaluates and the random generator builds. It becomes text for the library, so
-// that parser, simplifier and emitter are all between the two.
+// The tests' own form of a chain: what the oracle evaluates and the random generator builds. It becomes text for the
+// library, so that parser, simplifier and emitter are all between the two.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct Step {
     constant,
     cast,
     op,
-    // Values have shapes of their own. The last argument of sum_to, expand_as, along, unsqueeze_as and reshape_as gives a shape alone, and so does
-    // the argument of count.
+    // Values have shapes of their own. The last argument of sum_to, expand_as, along, unsqueeze_as and reshape_as gives
+    // a shape alone, and so does the argument of count.
     reduce,
     sum_to,
     count,

@@ -1,4 +1,5 @@
-// Softmax, norms and the like as chains of primitives, by PyTorch's definitions: for fixed cases and for the random generator.
+// Softmax, norms and the like as chains of primitives, by PyTorch's definitions: for fixed cases and for the random
+// generator.
 #pragma once
 
 #include "support/chain.hpp"

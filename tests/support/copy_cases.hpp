@@ -1,5 +1,5 @@
-// Random results that are written at indices into larger tensors, as tokens are into a paged cache. The expected values come from PyTorch's
-// definition of index_copy, written down here. For tests on the CPU device and of emitted text.
+// Random results that are written at indices into larger tensors, as tokens are into a paged cache. The expected values
+// come from PyTorch's definition of index_copy, written down here. For tests on the CPU device and of emitted text.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@
 
 namespace epifuse::test {
 
-/// A chain over x whose results lie in caches at indices, some of which are out of range. Every tensor has memory of exactly its size.
+/// A chain over x whose results lie in caches at indices, some of which are out of range. Every tensor has memory of
+/// exactly its size.
 class CopyCase {
  public:
   explicit CopyCase(std::uint64_t seed);

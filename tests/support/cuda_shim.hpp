@@ -1,11 +1,11 @@
-// Lets an ordinary C++ compiler build emitted CUDA text and run it: the keywords, the coordinates of the running thread, and the
-// builtins that the text's portable branches use. Included before the text; the text itself is compiled as it stands, but for the one
-// line that declares shared memory (see shared()).
+// Lets an ordinary C++ compiler build emitted CUDA text and run it: the keywords, the coordinates of the running
+// thread, and the builtins that the text's portable branches use. Included before the text; the text itself is compiled
+// as it stands, but for the one line that declares shared memory (see shared()).
 //
-// A kernel runs block by block. Without barriers each thread of a block runs to its end, one after the other. With barriers the threads of
-// a block, or of all blocks of a cluster, are fibers (fibers.hpp) that run until they wait; odd blocks start with their last thread,
-// so that a missing barrier shows whichever side is early. Asynchronous copies arrive as late as they may. Shared memory is filled
-// with NaN before a block begins and after it ends.
+// A kernel runs block by block. Without barriers each thread of a block runs to its end, one after the other. With
+// barriers the threads of a block, or of all blocks of a cluster, are fibers (fibers.hpp) that run until they wait; odd
+// blocks start with their last thread, so that a missing barrier shows whichever side is early. Asynchronous copies
+// arrive as late as they may. Shared memory is filled with NaN before a block begins and after it ends.
 #pragma once
 
 #include <math.h>
@@ -37,7 +37,8 @@ inline thread_local Coordinates thread_index, block_index, block_extent, grid_ex
 inline constexpr unsigned kWarp = 32;
 inline constexpr int kPoison = 0xff;  // NaN as a float, -1 as an integer, no truth value
 
-/// Copies to shared memory that are under way: they arrive when their thread waits for them, and no sooner (cp.async may be as late).
+/// Copies to shared memory that are under way: they arrive when their thread waits for them, and no sooner (cp.async
+/// may be as late).
 class Copies {
  public:
   void add(void* target, const void* source, std::size_t bytes) {
@@ -402,13 +403,15 @@ Shared& shared() {
   return *reinterpret_cast<Shared*>(shared_of(sizeof(Shared)));
 }
 
-/// The line `  extern __shared__ Chunk16 staged[];` as a pointer to this; `declared`: bytes of Shared, 0 where the kernel declares none.
+/// The line `  extern __shared__ Chunk16 staged[];` as a pointer to this; `declared`: bytes of Shared, 0 where the
+/// kernel declares none.
 template <class T>
 T* dynamic_shared(std::size_t declared) {
   return reinterpret_cast<T*>(shared_of(declared) + dynamic_begin(declared));
 }
 
-/// Whether launches of this thread run the last block first: what blocks leave for each other must not depend on their order.
+/// Whether launches of this thread run the last block first: what blocks leave for each other must not depend on their
+/// order.
 inline thread_local bool reverse_order = false;
 
 struct Grid {
@@ -417,7 +420,8 @@ struct Grid {
   std::size_t dynamic = 0;  ///< bytes of shared memory
 };
 
-/// Runs `kernel` on a grid of one dimension. `waits`: it has barriers. Null, or what went wrong (valid until the next launch).
+/// Runs `kernel` on a grid of one dimension. `waits`: it has barriers. Null, or what went wrong (valid until the next
+/// launch).
 template <class Params>
 const char* run_grid(void (*kernel)(Params), const Grid& grid, bool waits, const void* bytes, std::size_t size) {
   if (size != sizeof(Params)) return "the kernel's struct of parameters has another size";

@@ -1,4 +1,5 @@
-// The table of definitions. Formulas are written so that nothing cancels in long double: 1 + tanh(u) as 2 / (1 + exp(-2u)).
+// The table of definitions. Formulas are written so that nothing cancels in long double: 1 + tanh(u) as 2 / (1 +
+// exp(-2u)).
 #include "support/definitions.hpp"
 
 #include <cmath>

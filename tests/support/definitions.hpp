@@ -1,4 +1,5 @@
-// What every operation means, from PyTorch's formulas: the tests' own table, which shares nothing with src/ir/ops.def but the names.
+// What every operation means, from PyTorch's formulas: the tests' own table, which shares nothing with src/ir/ops.def
+// but the names.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Threads of a CUDA block that wait for each other, on one thread of the CPU: each runs on a small stack of its own until it waits.
-// Part of the CUDA shim; needs no header of the tests, and is compiled into every shared object of emitted text.
+// Threads of a CUDA block that wait for each other, on one thread of the CPU: each runs on a small stack of its own
+// until it waits. Part of the CUDA shim; needs no header of the tests, and is compiled into every shared object of
+// emitted text.
 #pragma once
 
 #include <sys/mman.h>

@@ -267,7 +267,8 @@ std::vector<Case> odd_extent_cases() {
   return cases;
 }
 
-// In place, and with fewer groups than a block has threads: what takes the place of a group that does not exist must not be stored.
+// In place, and with fewer groups than a block has threads: what takes the place of a group that does not exist must
+// not be stored.
 std::vector<Case> divisible_row_cases() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f64, DType::f16, DType::i8}) {
@@ -357,8 +358,8 @@ std::vector<Case> tiled_2d_cases() {
 std::vector<Case> transpose_cases() {
   std::vector<Case> cases;
   int transpose = 0;
-  // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile, one and several;
-  // aligned, and beginning at every address.
+  // Channels: groups of every width, one line and many, more than a tile has. Pixels: lines that are a piece of a tile,
+  // one and several; aligned, and beginning at every address.
   for (const std::int64_t c : {4, 8, 24, 33, 66, 130, 272}) {
     for (const std::int64_t pixels : {8, 36, 64, 75, 124, 129, 392}) {
       const Dims shape = {2, c, pixels};
@@ -366,7 +367,8 @@ std::vector<Case> transpose_cases() {
       const DType result = type_number(transpose / kTypes + 3 * transpose);
       const Operand x{type, shape, {c * pixels, 1, c}, 0};
       const Operand apart{type_number(transpose + 5), shape, {(c + 3) * (pixels + 1), 1, c + 3}, 1};
-      // Beside it: one element per channel, at an aligned address and at an odd one; per pixel; per image; the same for all; another such.
+      // Beside it: one element per channel, at an aligned address and at an odd one; per pixel; per image; the same for
+      // all; another such.
       const std::array others = {Operand::dense(type, {c, 1}),
                                  aligned_at(type, {c, 1}, 1),
                                  Operand::dense(DType::f32, {pixels}),

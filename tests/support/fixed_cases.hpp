@@ -18,7 +18,8 @@ struct TailCase {
 };
 std::vector<TailCase> tail_cases();
 
-/// Every operation over special values, every input type; the output types rotate, by `turn` positions from the input type.
+/// Every operation over special values, every input type; the output types rotate, by `turn` positions from the input
+/// type.
 std::vector<Case> special_value_cases(int transpose);
 /// Every conversion between element types, at stores and as `cast`, over every code of 8 and 16 bits.
 std::vector<Case> conversion_cases();
@@ -46,7 +47,8 @@ std::vector<Case> tails_over_all_values();
 /// Truth values as numbers: operations that refuse truth values take what arithmetic makes of one.
 std::vector<Case> truth_cases();
 
-/// All of the above but small_type_cases() and tails_over_all_values(), and those of tests/regressions; `turns` of the special values (up to one per element type).
+/// All of the above but small_type_cases() and tails_over_all_values(), and those of tests/regressions; `turns` of the
+/// special values (up to one per element type).
 std::vector<Case> fixed_cases(int transposes);
 
 }  // namespace epifuse::test

@@ -1,11 +1,12 @@
-// What sm_90a does asynchronously, as the PTX manual has it, for emitted products on the CPU: barriers with phases and expected bytes, copies of boxes
-// by tensor maps with their swizzle, products of warp groups through matrix descriptors, and matrices that a warp moves together. These are the
-// functions that templates/gemm/asynchronous.cuh has for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
+// What sm_90a does asynchronously, as the PTX manual has it, for emitted products on the CPU: barriers with phases and
+// expected bytes, copies of boxes by tensor maps with their swizzle, products of warp groups through matrix
+// descriptors, and matrices that a warp moves together. These are the functions that templates/gemm/asynchronous.cuh
+// has for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
 //
-// A map says when asynchronous work is done: as early as it may be, or as late. Late copies arrive when no thread can go on without them,
-// late stores read their box when their thread waits for that, and late products read their factors when their thread waits for them.
-// What has not arrived is NaN. A store of what no fence has shown to copies, a barrier with too many arrivals, sums that are used too soon,
-// and waits that nothing ends are reported.
+// A map says when asynchronous work is done: as early as it may be, or as late. Late copies arrive when no thread can
+// go on without them, late stores read their box when their thread waits for that, and late products read their factors
+// when their thread waits for them. What has not arrived is NaN. A store of what no fence has shown to copies, a
+// barrier with too many arrivals, sums that are used too soon, and waits that nothing ends are reported.
 #pragma once
 
 #include <deque>
@@ -272,7 +273,8 @@ class Asynchronous {
     std::memcpy(&bits, at(swizzled(address, 128)), bytes);
     return product.real(bits);
   }
-  // This thread's sums of a product: rows lane / 4 and eight below of its warp's 16, the pairs 2 * (lane % 4) of each eight columns. 32 bytes deep.
+  // This thread's sums of a product: rows lane / 4 and eight below of its warp's 16, the pairs 2 * (lane % 4) of each
+  // eight columns. 32 bytes deep.
   void run(const Product& product) {
     const unsigned thread = cluster.thread() % 128;
     const auto depth = static_cast<unsigned>(32 / product.bytes);
@@ -310,7 +312,8 @@ class Asynchronous {
 };
 inline thread_local Asynchronous asynchronous;
 
-/// Addresses of the rows of matrices that a warp loads together: the eight of a matrix stand in different banks, 16 bytes in each four of them.
+/// Addresses of the rows of matrices that a warp loads together: the eight of a matrix stand in different banks, 16
+/// bytes in each four of them.
 inline thread_local unsigned rows_of_matrices[kWarp][kWarp];  // by warp and lane
 inline void tell_rows(unsigned address) { rows_of_matrices[cluster.thread() / kWarp][cluster.lane()] = address; }
 /// When all lanes have told theirs, and before any tells its next.

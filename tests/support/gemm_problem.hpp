@@ -1,4 +1,5 @@
-// Problems of products that host a chain: random tensors, their plan, and the results as sums in f64. For tests that run emitted products on the CPU and on a GPU.
+// Problems of products that host a chain: random tensors, their plan, and the results as sums in f64. For tests that
+// run emitted products on the CPU and on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@
 
 namespace epifuse::test {
 
-/// A tensor [batches, rows, columns] of small multiples of 1/8, which integers round, among NaN where no element is. Its rows are multiples of 16 bytes apart.
+/// A tensor [batches, rows, columns] of small multiples of 1/8, which integers round, among NaN where no element is.
+/// Its rows are multiples of 16 bytes apart.
 struct GemmMatrix {
   GemmMatrix(std::mt19937& random, DType kind, const Dims& extents, std::int64_t padding, bool transposed)
       : type(kind), shape(extents) {
@@ -85,7 +87,8 @@ inline constexpr GemmTypes kGemmTypes[] = {
     {DType::f16, DType::i8, DType::f32},
 };
 
-/// Odd extents in two of three, and rows that begin at multiples of 16 bytes all the same. `most`: of rows, columns and depth.
+/// Odd extents in two of three, and rows that begin at multiples of 16 bytes all the same. `most`: of rows, columns and
+/// depth.
 inline GemmExtents drawn_extents(std::mt19937& random, int number, DType factor, int most) {
   const auto draw = [&](int limit) { return std::uniform_int_distribution<int>(1, limit)(random); };
   GemmExtents shape{.rows = draw(most),

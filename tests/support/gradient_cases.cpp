@@ -1,4 +1,5 @@
-// The operands of a backward pass take their shapes from the forward pass, their types from the operands and results that they belong to.
+// The operands of a backward pass take their shapes from the forward pass, their types from the operands and results
+// that they belong to.
 #include "support/gradient_cases.hpp"
 
 #include <algorithm>
@@ -135,7 +136,8 @@ std::vector<Case> column_sum_cases() {
   };
   const auto rows = [](std::int64_t count, std::int64_t length) { return Dims{count, length}; };
   std::vector<Line> backward;
-  // One row, fewer rows than blocks, many; lengths that are multiples of a vector or not, of a few lanes, a warp, a block.
+  // One row, fewer rows than blocks, many; lengths that are multiples of a vector or not, of a few lanes, a warp, a
+  // block.
   for (const auto& [count, length] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 96}, {2, 40}, {37, 8}, {70, 33}, {9, 256}, {5, 1001}}) {
     backward.push_back({"layer_norm(x, w, b)", {rows(count, length), {length}, {length}}});

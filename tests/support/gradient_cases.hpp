@@ -1,5 +1,6 @@
-// Backward passes of random chains, as cases of their own: the operands are the gradients of the results, what the forward pass saved, and
-// the chain's operands, all filled as those of any case. Whether a backward pass is the gradient is python/tests/test_gradient.py's question.
+// Backward passes of random chains, as cases of their own: the operands are the gradients of the results, what the
+// forward pass saved, and the chain's operands, all filled as those of any case. Whether a backward pass is the
+// gradient is python/tests/test_gradient.py's question.
 #pragma once
 
 #include <optional>
@@ -12,12 +13,12 @@ namespace epifuse::test {
 /// The backward pass of `test` with respect to every operand that has a gradient; nothing if none has.
 std::optional<Case> backward_case(const Case& test);
 
-/// `count` backward passes of random chains that are one kernel. The chains are pointwise ones and reductions in turn, of at most about `elements`
-/// elements.
+/// `count` backward passes of random chains that are one kernel. The chains are pointwise ones and reductions in turn,
+/// of at most about `elements` elements.
 std::vector<Case> random_gradients(std::uint64_t seed, std::size_t count, int elements);
 
-/// Sums over rows beside reductions of each row: backward passes of norms with weights, and chains that say so themselves. Rows of any length, one and
-/// many of them, in several types.
+/// Sums over rows beside reductions of each row: backward passes of norms with weights, and chains that say so
+/// themselves. Rows of any length, one and many of them, in several types.
 std::vector<Case> column_sum_cases();
 
 }  // namespace epifuse::test

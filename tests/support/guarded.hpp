@@ -1,4 +1,5 @@
-// A copy of an image in memory of exactly its size, so that the address sanitizer traps one byte too far on either side.
+// A copy of an image in memory of exactly its size, so that the address sanitizer traps one byte too far on either
+// side.
 #pragma once
 
 #include <cstdlib>
@@ -15,7 +16,8 @@
 #endif
 
 namespace epifuse::test {
-// One name for each kind: a program that runs emitted text under the sanitizer has files of both, of which the linker would take one.
+// One name for each kind: a program that runs emitted text under the sanitizer has files of both, of which the linker
+// would take one.
 #if defined(__SANITIZE_ADDRESS__)
 inline namespace sanitized {
 #else

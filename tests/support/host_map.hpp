@@ -1,4 +1,5 @@
-// What stands in the place of a tensor map where products are run on the CPU. For gemm_model.hpp and the test that fills them in.
+// What stands in the place of a tensor map where products are run on the CPU. For gemm_model.hpp and the test that
+// fills them in.
 #pragma once
 
 namespace epifuse::shim {

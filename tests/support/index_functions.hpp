@@ -1,5 +1,5 @@
-// Cases of what is read at indices: tables, embeddings, classes and positions. The expected values come from PyTorch's definitions, written down
-// here as loops over places.
+// Cases of what is read at indices: tables, embeddings, classes and positions. The expected values come from PyTorch's
+// definitions, written down here as loops over places.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,8 @@ std::vector<Operand> residual_operands(DType type, const Dims& shape) {
 }
 
 void add_lane_lengths(std::vector<Case>& cases, DType type) {
-  // One lane to a warp for a segment; rows of lanes, a warp, warps, a cluster; more rows than a block has thread groups, and fewer.
+  // One lane to a warp for a segment; rows of lanes, a warp, warps, a cluster; more rows than a block has thread
+  // groups, and fewer.
   for (const Dims& shape : {Dims{5, 3, 16}, Dims{3, 4, 32}, Dims{130, 2, 8}, Dims{70, 3, 4}, Dims{9, 6, 2},
                             Dims{7, 2, 512}, Dims{2, 5, 256}, Dims{2, 224, 32}, Dims{1, 40, 128}, Dims{3, 7, 64},
                             Dims{2, 200, 128}, Dims{2, 3, 4, 16}, Dims{3, 5, 2, 2}})

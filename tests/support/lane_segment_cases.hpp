@@ -1,5 +1,5 @@
-// Chains whose rows are reduced, and segments of them too, whose results are needed again with the elements: a norm, then scales of blocks. Fixed ones
-// and random ones.
+// Chains whose rows are reduced, and segments of them too, whose results are needed again with the elements: a norm,
+// then scales of blocks. Fixed ones and random ones.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace epifuse::test {
 
-/// Segments of all lengths, one vector of a lane to a warp's; rows of lanes, warps, blocks and clusters; every reduction, one behind the other; in
-/// place; beside results of rows and of the grid.
+/// Segments of all lengths, one vector of a lane to a warp's; rows of lanes, warps, blocks and clusters; every
+/// reduction, one behind the other; in place; beside results of rows and of the grid.
 std::vector<Case> lane_segment_cases();
 
 /// A chain of both kinds of reductions, in any order; shapes are drawn for each case.

@@ -7,8 +7,8 @@
 
 namespace epifuse::test {
 
-/// Kinds: 0 dense, 1 and 2 permuted (by `order`), 3 with gaps between rows, 4 every second or third element, 5 in reverse order, 6 one
-/// dimension repeated by stride 0.
+/// Kinds: 0 dense, 1 and 2 permuted (by `order`), 3 with gaps between rows, 4 every second or third element, 5 in
+/// reverse order, 6 one dimension repeated by stride 0.
 struct Order {
   int kind = 0;
   std::vector<int> order;  ///< dimensions, outermost in memory first

@@ -118,8 +118,8 @@ void fill(Image& image, const Operand& operand, Fill kind, Random& random) {
       const double value = integer ? random.uniform(-100, 100) : random.uniform(-4, 4);
       encode(operand.dtype, operand.dtype == DType::f8e8m0 ? std::fabs(value) : value, element);
     }
-    // What C's functions make of a signalling NaN is nobody's promise: pow(1, it) is 1 in one library and NaN in the next. Codes meet no
-    // function of f64, only conversions.
+    // What C's functions make of a signalling NaN is nobody's promise: pow(1, it) is 1 in one library and NaN in the
+    // next. Codes meet no function of f64, only conversions.
     if (operand.dtype == DType::f64 && kind != Fill::codes && std::isnan(decode(operand.dtype, element))) {
       encode(operand.dtype, std::numeric_limits<double>::quiet_NaN(), element);
     }
@@ -128,7 +128,8 @@ void fill(Image& image, const Operand& operand, Fill kind, Random& random) {
 
 namespace {
 
-// One element of a hard row of that kind; nothing for kinds that leave the row plain. One element of some rows is special.
+// One element of a hard row of that kind; nothing for kinds that leave the row plain. One element of some rows is
+// special.
 std::optional<double> hard_element(std::uint64_t kind, bool chosen, Random& random) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

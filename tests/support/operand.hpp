@@ -1,4 +1,5 @@
-// Tensors of test cases as specifications (type, shape, strides, alignment), and as bytes: the exact span of memory that a view covers.
+// Tensors of test cases as specifications (type, shape, strides, alignment), and as bytes: the exact span of memory
+// that a view covers.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +47,8 @@ enum class Fill {
 /// Fills gaps and lead, too, so that whatever a kernel reads by mistake is a number like others.
 void fill(Image& image, const Operand& operand, Fill fill, Random& random);
 
-/// Makes many of the rows ones that reductions find hard: all -inf, with a NaN, huge, 10 000 ± 1, constant. A row is what has equal
-/// coordinates in the dimensions of `row_dims` (bit 0 the last one).
+/// Makes many of the rows ones that reductions find hard: all -inf, with a NaN, huge, 10 000 ± 1, constant. A row is
+/// what has equal coordinates in the dimensions of `row_dims` (bit 0 the last one).
 void fill_rows(Image& image, const Operand& operand, unsigned row_dims, Random& random);
 
 /// The numbers of Fill::specials.

@@ -1,5 +1,6 @@
-// Range arithmetic over the definitions: an operation is evaluated at the ends of its arguments, at zeros and turning points
-// between them, and at NaN where an argument may be NaN; shapes that are not monotone in between have a bound of their own.
+// Range arithmetic over the definitions: an operation is evaluated at the ends of its arguments, at zeros and turning
+// points between them, and at NaN where an argument may be NaN; shapes that are not monotone in between have a bound of
+// their own.
 #include "support/oracle.hpp"
 
 #include <algorithm>
@@ -194,7 +195,8 @@ Range bound_threshold(const Definition& d, const Args& args, Compute compute) {
 }
 
 Range bound_softplus(const Definition& d, Args args, Compute compute) {
-  // Where beta * input may be on either side of the threshold (also by the rounding of the product), both formulas may apply.
+  // Where beta * input may be on either side of the threshold (also by the rounding of the product), both formulas may
+  // apply.
   const auto has = [](const Range& r) { return r.has_number() && !r.nan; };
   // An infinite beta is 0 * inf or inf / inf somewhere; below 2^-30 the library promises nothing
   // (docs/guide/accuracy.md).
@@ -232,7 +234,8 @@ Range bound_celu(const Definition& d, const Args& args, Compute compute) {
   const bool usual = alpha.has_number() && !alpha.nan && alpha.low > 0 && !std::isinf(alpha.high);
   if (!usual) return Range::anything();
   Range out = over_corners(d, args, {}, compute);
-  // In f64, where nothing is promised: input / alpha below the normal numbers loses digits that alpha does not bring back.
+  // In f64, where nothing is promised: input / alpha below the normal numbers loses digits that alpha does not bring
+  // back.
   const double x = args[0].low;
   if (compute == Compute::f64 && x < 0 && -x < std::numeric_limits<double>::min() * alpha.high) {
     out.include(-0.0);

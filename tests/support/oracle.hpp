@@ -1,6 +1,6 @@
-// Expected values, independent of the code under test. Every value of a chain is a Range: one number where all operations before it
-// are exact, an interval once a function with an error bound is among them. A correct kernel's result always lies within; a wrong
-// index, conversion or tail practically never does.
+// Expected values, independent of the code under test. Every value of a chain is a Range: one number where all
+// operations before it are exact, an interval once a function with an error bound is among them. A correct kernel's
+// result always lies within; a wrong index, conversion or tail practically never does.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ Slack slack_of(DType result, Compute compute) noexcept;
 /// A function that such a formula may stand for: any that is not exact, and the quotients and roots that otherwise are.
 bool has_cheaper_form(const Definition& definition);
 
-/// f64 when an operand or a cast is, or when a 32- or 64-bit integer goes in and one comes out: f32 would lose its digits.
+/// f64 when an operand or a cast is, or when a 32- or 64-bit integer goes in and one comes out: f32 would lose its
+/// digits.
 Compute compute_type(const Chain& chain, std::span<const DType> inputs, std::span<const DType> outputs) noexcept;
 
 /// The stored element as a number of the compute type.
@@ -47,7 +48,8 @@ Range truth_of_constant(const Range& value);
 /// `value` rounded to that storage type and back.
 Range cast_to(DType dtype, const Range& value, Compute compute);
 
-/// Evaluates one chain without reductions and shape operations element by element. Constants are folded once, in f64, as the chain's author was promised.
+/// Evaluates one chain without reductions and shape operations element by element. Constants are folded once, in f64,
+/// as the chain's author was promised.
 class Oracle {
  public:
   Oracle(const Chain& chain, Compute compute, std::span<const double> scalars, const Slack& slack = {});
@@ -68,7 +70,8 @@ class Oracle {
   std::vector<Range> results_;
 };
 
-/// Whether the stored element may come from that range: within it once its ends are stored, too, or at most `ulps` of the type beside it.
+/// Whether the stored element may come from that range: within it once its ends are stored, too, or at most `ulps` of
+/// the type beside it.
 bool accepts(const Range& range, DType type, const void* element, int ulps = 0) noexcept;
 /// For messages: "[0.5, 0.50001]" or "0.5", as stored in that type.
 std::string describe(const Range& range, DType type);

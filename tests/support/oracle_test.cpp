@@ -1,5 +1,5 @@
-// The oracle against a second, straightforward evaluation in the compute type, which adds in another order each time: what it gives must
-// be accepted, and what a typical mistake gives must not.
+// The oracle against a second, straightforward evaluation in the compute type, which adds in another order each time:
+// what it gives must be accepted, and what a typical mistake gives must not.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,7 +4,8 @@
 
 namespace epifuse::test {
 
-// A round takes counter (R0, L0, R1, L1), as the paper's figure has it: S-box mulhi and mullo of R by a constant, and a permutation.
+// A round takes counter (R0, L0, R1, L1), as the paper's figure has it: S-box mulhi and mullo of R by a constant, and a
+// permutation.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   constexpr std::array<std::uint64_t, 2> kMultiplier = {0xD2511F53, 0xCD9E8D57};
   constexpr std::array<std::uint32_t, 2> kWeyl = {0x9E3779B9, 0xBB67AE85};  // golden ratio, sqrt(3) - 1

@@ -1,5 +1,5 @@
-// Philox4x32-10, written from the paper for the tests alone (Salmon, Moraes, Dror and Shaw, SC 2011), and the numbers that chains draw of it as
-// docs/guide/operations.md defines them.
+// Philox4x32-10, written from the paper for the tests alone (Salmon, Moraes, Dror and Shaw, SC 2011), and the numbers
+// that chains draw of it as docs/guide/operations.md defines them.
 #pragma once
 
 #include <array>

@@ -151,7 +151,8 @@ struct ProductCase::Impl {
     return name == "x" ? left : name == "w" ? right : name == "v" ? other : name == "b" ? b : name == "c" ? c : r;
   }
 
-  // What is wrong with that memory of the result. `is_rounded`: a product may be rounded to its factors' type before the chain reads it.
+  // What is wrong with that memory of the result. `is_rounded`: a product may be rounded to its factors' type before
+  // the chain reads it.
   std::string judge(const std::byte* memory, bool is_rounded) const {
     std::string problem;
     const double unit = out.dtype == DType::f64 ? 0x1p-50 : 0x1p-22;

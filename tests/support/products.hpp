@@ -1,4 +1,5 @@
-// Random matrix products with a chain, and what their results must be: sums that are computed element by element in f64, and share nothing with the library.
+// Random matrix products with a chain, and what their results must be: sums that are computed element by element in
+// f64, and share nothing with the library.
 #pragma once
 
 #include <cstddef>

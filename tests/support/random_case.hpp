@@ -8,7 +8,8 @@
 
 namespace epifuse::test {
 
-/// A chain and how its operands are typed and laid out; shapes are drawn for each case. Cases of one family mostly share a kernel.
+/// A chain and how its operands are typed and laid out; shapes are drawn for each case. Cases of one family mostly
+/// share a kernel.
 class Family {
  public:
   explicit Family(std::uint64_t seed);

@@ -1,7 +1,8 @@
 // Random chains with reductions that are legal as one kernel, over operands of all types, shapes and layouts.
 //
-// Legal: reductions whose result meets the reduced dimensions again ("inner") all reduce the same dimensions; those whose result does
-// not ("trailing") all reduce the same dimensions, which contain the inner ones. Up to three stages of inner reductions.
+// Legal: reductions whose result meets the reduced dimensions again ("inner") all reduce the same dimensions; those
+// whose result does not ("trailing") all reduce the same dimensions, which contain the inner ones. Up to three stages
+// of inner reductions.
 #pragma once
 
 #include <vector>
@@ -11,8 +12,8 @@
 
 namespace epifuse::test {
 
-/// The dimensions of a family's values. Operands have the base dimensions; where a chain splits one of them (group_norm), its
-/// reductions see one more. Masks are over the dimensions after the split, bit d for dimension d.
+/// The dimensions of a family's values. Operands have the base dimensions; where a chain splits one of them
+/// (group_norm), its reductions see one more. Masks are over the dimensions after the split, bit d for dimension d.
 struct Frame {
   int rank = 1;    ///< after the split
   int split = -1;  ///< the first of the two dimensions made of one, or -1

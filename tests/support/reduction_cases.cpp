@@ -272,8 +272,9 @@ std::vector<Case> hard_row_cases() {
   return cases;
 }
 
-// Rows that are full for those who share them, and rows that lack one vector, one element, most of a round, or everything: in registers of
-// lanes, with a row too few for the block, of a block and of a cluster, in the shared memory of one and of many blocks, in rounds.
+// Rows that are full for those who share them, and rows that lack one vector, one element, most of a round, or
+// everything: in registers of lanes, with a row too few for the block, of a block and of a cluster, in the shared
+// memory of one and of many blocks, in rounds.
 std::vector<Case> full_row_cases() {
   const Build along = [](Chain& c) { return std::vector{softmax(c, kX, {{-1}})}; };
   const Build outer = [](Chain& c) { return std::vector{softmax(c, kX, {{1}})}; };
@@ -311,7 +312,8 @@ std::vector<Case> full_row_cases() {
     for (const auto& [height, width] : {std::pair{16, 16}, {64, 64}, {8, 7}, {7, 7}, {64, 62}, {128, 130}})
       cases.push_back(built({Operand::dense(type, {2, 8, height, width}), channels, channels}, norm, {type}));
   }
-  // Thread groups without a row must not write the first one again: in place its elements are gone. In registers, and read together.
+  // Thread groups without a row must not write the first one again: in place its elements are gone. In registers, and
+  // read together.
   cases.push_back(built({f32({5, 64})}, along));
   cases.back().in_place = {0};
   cases.push_back(laid_channels_last(built({f32({3, 24, 48, 64}), f32({24}), f32({24})}, [](Chain& c) {
@@ -331,7 +333,8 @@ std::vector<Case> schedule_cases() {
   };
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16}) {
-    // Rows in short runs side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd length of outer reductions.
+    // Rows in short runs side by side; rows in the shared memory of a cluster, also at odd addresses; lines of odd
+    // length of outer reductions.
     const Operand weight = Operand::dense(type, {16});
     cases.push_back(laid_channels_last(built({Operand::dense(type, {1, 16, 48, 49}), weight, weight}, norm, {type})));
     const Build pairs = [](Chain& c) { return std::vector{group_norm(c, kX, 8, kSecond, kThird, 1e-5)}; };
@@ -452,7 +455,8 @@ std::vector<Case> transposed_reductions() {
   std::vector<Case> cases;
   for (const DType type : {DType::f32, DType::f16}) {
     const auto x = [&](const Dims& shape) { return Operand::dense(type, shape); };
-    // Rows along the operand and across the result: of images of odd size, of channels that no vector divides, of few pixels.
+    // Rows along the operand and across the result: of images of odd size, of channels that no vector divides, of few
+    // pixels.
     for (const Dims& shape : {Dims{2, 24, 5, 13}, Dims{1, 129, 9, 9}, Dims{3, 16, 1, 32}, Dims{1, 4, 1, 70},
                               Dims{2, 256, 6, 6}, Dims{1, 1000, 6, 7}, Dims{2, 64, 8, 16}}) {
       cases.push_back(transposed(built({x(shape)}, over_channels, {type})));

@@ -1,5 +1,5 @@
-// From the operands' dimensions through the split, some stages of reductions and back. Weights favour softmax and norms, and tame
-// operations: what multiplies errors leaves the oracle nothing to judge.
+// From the operands' dimensions through the split, some stages of reductions and back. Weights favour softmax and
+// norms, and tame operations: what multiplies errors leaves the oracle nothing to judge.
 #include "support/reduction_chain.hpp"
 
 #include <algorithm>

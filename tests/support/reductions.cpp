@@ -1,4 +1,5 @@
-// Error bounds from the analysis of summation in any tree of moderate depth: u is the rounding unit of the compute type, n the count.
+// Error bounds from the analysis of summation in any tree of moderate depth: u is the rounding unit of the compute
+// type, n the count.
 //   sum    depth * u * sum|x|, none where every partial sum is exact; the ends of the elements' ranges add up
 //   prod   (n + 8) * u relative; over- and underflow of partial products let infinities, zeros and NaN in
 //   var    of (n, mean, M2) merged by Chan's formula: means are off by a few u * |mean| and enter M2 squared, or linearly times a
@@ -25,8 +26,8 @@ struct Arithmetic {
   Real tiny() const { return single() ? 0x1p-149L : 0x1p-1074L; }
   Real largest() const { return single() ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max(); }
   int digits() const { return single() ? 24 : 53; }
-  // Roundings on the way of one element into a sum of n: of a tree whose leaves add some in a row. In f64 rows may be added one by one:
-  // equal elements then round the same way each time.
+  // Roundings on the way of one element into a sum of n: of a tree whose leaves add some in a row. In f64 rows may be
+  // added one by one: equal elements then round the same way each time.
   Real depth(std::size_t n) const {
     const Real count = static_cast<Real>(std::max<std::size_t>(n, 1));
     return 16 + (single() ? std::log2(count) : std::min<Real>(count, 4096));

@@ -1,4 +1,5 @@
-// What a correct kernel may give for a reduction of elements that are ranges themselves, in whatever order it combines them.
+// What a correct kernel may give for a reduction of elements that are ranges themselves, in whatever order it combines
+// them.
 #pragma once
 
 #include <span>
@@ -8,7 +9,8 @@
 
 namespace epifuse::test {
 
-/// `correction` is var's. `rescaled`: a sum of exp(v - amax(v)), which may have been made with a smaller maximum and rescaled.
+/// `correction` is var's. `rescaled`: a sum of exp(v - amax(v)), which may have been made with a smaller maximum and
+/// rescaled.
 Range reduce(Reduction reduction, std::span<const Range> elements, double correction, Compute compute,
              bool rescaled = false);
 

@@ -1,5 +1,5 @@
-// Cases of what was computed from whole rows, norms and softmax, and is read through views: rotary embedding behind a norm, rows back to front. The
-// expected values are their definitions, written down here as loops over places.
+// Cases of what was computed from whole rows, norms and softmax, and is read through views: rotary embedding behind a
+// norm, rows back to front. The expected values are their definitions, written down here as loops over places.
 #pragma once
 
 #include <cstdint>

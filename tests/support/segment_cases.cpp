@@ -24,7 +24,8 @@ std::vector<int> mean_of_relu(Chain& c) {
 }
 
 void add_lengths(std::vector<Case>& cases, DType type) {
-  // Rows of a thread, of lanes, of a warp, of warps, of a block, of a cluster; segments of one element and more, at any address.
+  // Rows of a thread, of lanes, of a warp, of warps, of a block, of a cluster; segments of one element and more, at any
+  // address.
   for (const Dims& shape :
        {Dims{5, 4, 1, 3}, Dims{200, 4, 3}, Dims{7, 8, 13}, Dims{3, 4, 5, 50}, Dims{66, 16, 9, 9}, Dims{3, 4, 31, 33},
         Dims{3, 6, 1024}, Dims{2, 4, 70, 71}, Dims{66, 4, 1025}, Dims{1, 4, 130, 131}, Dims{1, 26, 61, 31},
@@ -32,7 +33,8 @@ void add_lengths(std::vector<Case>& cases, DType type) {
     cases.push_back(built(normed(type, shape), mean_of_relu, {type}));
 }
 
-// Segments that a few lanes reduce each, in vectors that other segments share, of rows that begin anywhere; many more segments than lanes, and fewer.
+// Segments that a few lanes reduce each, in vectors that other segments share, of rows that begin anywhere; many more
+// segments than lanes, and fewer.
 void add_short(std::vector<Case>& cases, DType type) {
   for (const Dims& shape :
        {Dims{40, 32, 2}, Dims{21, 32, 3}, Dims{33, 32, 4, 4}, Dims{17, 64, 8, 8}, Dims{9, 30, 7, 7}, Dims{3, 600, 5},
@@ -91,7 +93,8 @@ std::vector<Case> segment_cases() {
   for (const Dims& shape : {Dims{6, 8, 11}, Dims{19, 64, 16}, Dims{5, 46, 7, 7}, Dims{3, 8, 40, 41}, Dims{2, 4, 90, 91},
                             Dims{1, 4, 150, 151}})
     add_neighbours(cases, shape);
-  // A weight for each element of the row; a segment of several dimensions, and a bias along one of them; gaps between lines.
+  // A weight for each element of the row; a segment of several dimensions, and a bias along one of them; gaps between
+  // lines.
   for (const std::int64_t rows : {3, 160}) {
     for (const std::int64_t lines : {5, 41}) {
       const Build weighed = [](Chain& c) {

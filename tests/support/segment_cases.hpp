@@ -1,4 +1,5 @@
-// Chains that reduce segments of the rows which they pass: the mean of every channel of a group norm. Fixed ones and random ones.
+// Chains that reduce segments of the rows which they pass: the mean of every channel of a group norm. Fixed ones and
+// random ones.
 #pragma once
 
 #include <vector>
@@ -7,11 +8,14 @@
 
 namespace epifuse::test {
 
-/// Parts of all lengths in rows held by lanes, warps, blocks and clusters; every reduction; beside other results; of no elements; in place.
+/// Parts of all lengths in rows held by lanes, warps, blocks and clusters; every reduction; beside other results; of no
+/// elements; in place.
 std::vector<Case> segment_cases();
-/// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has multiprocessors, read in rounds.
+/// Rows that a device without clusters and copies to shared memory cannot hold: more of them than that has
+/// multiprocessors, read in rounds.
 std::vector<Case> long_segment_cases();
-/// Means of normalised rows, for which segment means of segments suffice where there are rows for all multiprocessors; `batch` of the first dimension.
+/// Means of normalised rows, for which segment means of segments suffice where there are rows for all multiprocessors;
+/// `batch` of the first dimension.
 std::vector<Case> segment_mean_cases(std::int64_t batch);
 
 /// A chain whose segments are contiguous, so that one kernel can do it; shapes are drawn for each case.

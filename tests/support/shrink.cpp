@@ -49,7 +49,8 @@ std::optional<Case> refitted(Case test) {
   return test;
 }
 
-// Without reductions the output must keep the broadcast shape: a chain without the operand that gave a dimension is no candidate.
+// Without reductions the output must keep the broadcast shape: a chain without the operand that gave a dimension is no
+// candidate.
 bool is_valid(const Case& test) {
   if (test.inputs.empty()) return false;
   if (test.chain.has_shaping()) return true;

@@ -1,4 +1,5 @@
-// Minifloats by their parameters (exponent bits, fraction bits, what the top code means); integers by rounding and bounds.
+// Minifloats by their parameters (exponent bits, fraction bits, what the top code means); integers by rounding and
+// bounds.
 #include "support/storage.hpp"
 
 #include <algorithm>

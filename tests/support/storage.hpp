@@ -11,8 +11,9 @@ namespace epifuse::test {
 /// The number that the element at `bytes` holds, exactly. NaN for a NaN; 0 or 1 for bool.
 long double decode(DType type, const void* bytes) noexcept;
 
-/// Stores `value` as the element at `bytes`: floats to nearest even (fp8 saturating), integers half to even and saturating with
-/// NaN as 0, bool as != 0, f8e8m0 to nearest and halfway upwards, with NaN for what is negative or too large.
+/// Stores `value` as the element at `bytes`: floats to nearest even (fp8 saturating), integers half to even and
+/// saturating with NaN as 0, bool as != 0, f8e8m0 to nearest and halfway upwards, with NaN for what is negative or too
+/// large.
 void encode(DType type, double value, void* bytes) noexcept;
 
 /// `value` after a store and a load.

@@ -149,8 +149,8 @@ class Evaluation {
     for (Range& value : out.values) loosen_exponential(value);
   }
 
-  // exp(v - m) may be exp(v - n) * exp(n - m), n the largest of some of the elements: three arguments are rounded where one was, either exponential
-  // is within 3 ulp, and what is no normal number may be 0 (docs/guide/accuracy.md).
+  // exp(v - m) may be exp(v - n) * exp(n - m), n the largest of some of the elements: three arguments are rounded where
+  // one was, either exponential is within 3 ulp, and what is no normal number may be 0 (docs/guide/accuracy.md).
   void loosen_exponential(Range& value) const {
     if (!value.has_number() || value.high <= 0) return;
     const double unit = compute_ == Compute::f32 ? 0x1p-24 : 0x1p-53;
@@ -161,8 +161,8 @@ class Evaluation {
     value.include(rounded(compute_, given.high + slack(given.high)));
   }
 
-  // In chains with reductions whose results have few bits a product and what is added to it are one operation: where the product alone overflows, they
-  // need not (docs/guide/accuracy.md).
+  // In chains with reductions whose results have few bits a product and what is added to it are one operation: where
+  // the product alone overflows, they need not (docs/guide/accuracy.md).
   bool may_be_fused(const Step& sum) const {
     const Step& product = chain_.steps[static_cast<std::size_t>(sum.args[0])];
     return slack_ != Slack{} && product.kind == Step::Kind::op && product.definition->name == "mul" &&
@@ -176,8 +176,8 @@ class Evaluation {
     if (product.low == -std::numeric_limits<double>::infinity()) sum.include(rounded(compute_, added.high - largest));
   }
 
-  // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller than all numbers: one
-  // step of f32 either way (docs/guide/accuracy.md).
+  // Quotients by a number of the row come from its reciprocal, and what that rounds off is lost where it is smaller
+  // than all numbers: one step of f32 either way (docs/guide/accuracy.md).
   static void loosen_tiny_quotient(const Range& dividend, Range& quotient) {
     const auto largest = [](const Range& range) { return std::max(std::fabs(range.low), std::fabs(range.high)); };
     if (!quotient.has_number() || !dividend.has_number() || largest(dividend) == 0) return;
@@ -247,7 +247,8 @@ class Evaluation {
     if (!sums || compute_ != Compute::f32 || term.kind != Step::Kind::op ||
         std::ranges::find(kCheaper, term.definition->name) == kCheaper.end())
       return terms;
-    // The argument of sigmoid and tanh does not matter, and of the others the result is nearly as large, or its error vanishes beside 1.
+    // The argument of sigmoid and tanh does not matter, and of the others the result is nearly as large, or its error
+    // vanishes beside 1.
     for (Range& value : terms) {
       if (!value.has_number()) continue;
       const Range given = value;

@@ -38,7 +38,8 @@ std::vector<T> other_arguments(std::string_view name, std::size_t count, std::ui
   return values;
 }
 
-// What a correct function cannot be measured on: the formula that PyTorch documents gives up earlier than the real function.
+// What a correct function cannot be measured on: the formula that PyTorch documents gives up earlier than the real
+// function.
 bool is_measurable(const Definition& d, const Range& expected) {
   return d.shape == Shape::monotone || d.shape == Shape::wave || d.shape == Shape::power || !expected.is_anything();
 }

@@ -71,8 +71,8 @@ class Draw {
     return w;
   }
 
-  // A window begins at each multiple of the stride, counted from the padding on, if it ends inside or in the padding behind; with ceil_mode if
-  // it begins before the padding behind.
+  // A window begins at each multiple of the stride, counted from the padding on, if it ends inside or in the padding
+  // behind; with ceil_mode if it begins before the padding behind.
   static std::int64_t count_of_windows(const Windows& w, std::size_t d) {
     const std::int64_t extent = w.shape[w.shape.size() - w.size.size() + d];
     const std::int64_t reach = (w.size[d] - 1) * w.dilation[d] + 1;

@@ -1,5 +1,5 @@
-// Cases of the functions that are made of views: pooling, joining, positions and what stands on them. The expected values come from
-// PyTorch's definitions, written down here as loops over indices.
+// Cases of the functions that are made of views: pooling, joining, positions and what stands on them. The expected
+// values come from PyTorch's definitions, written down here as loops over indices.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Random chains in which views stand anywhere, over arrays of small integers: what they give is known to the last bit. An oracle of its own: it
-// indexes arrays element by element, as NumPy documents it, and knows no strides.
+// Random chains in which views stand anywhere, over arrays of small integers: what they give is known to the last bit.
+// An oracle of its own: it indexes arrays element by element, as NumPy documents it, and knows no strides.
 #pragma once
 
 #include <cstddef>

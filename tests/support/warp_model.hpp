@@ -1,7 +1,9 @@
-// What warps multiply with, as the PTX manual has it, for emitted products on the CPU: cp.async with its groups, and matrices that a warp loads and multiplies together.
-// These are the functions that templates/gemm/synchronous.cuh has for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
+// What warps multiply with, as the PTX manual has it, for emitted products on the CPU: cp.async with its groups, and
+// matrices that a warp loads and multiplies together. These are the functions that templates/gemm/synchronous.cuh has
+// for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
 //
-// Copies arrive when their thread waits for their group, and until then their target is NaN; or at once, so that one which overwrites what others still read shows.
+// Copies arrive when their thread waits for their group, and until then their target is NaN; or at once, so that one
+// which overwrites what others still read shows.
 #pragma once
 
 #include "support/gemm_model.hpp"
@@ -37,7 +39,8 @@ inline const unsigned (&exchange_fragments(const unsigned (&left)[4], unsigned r
   return given;
 }
 
-/// The numbers of a row of the left factor, or of a column of the right one: four lanes have 16 bytes of it in one word each, and the next 16 in another.
+/// The numbers of a row of the left factor, or of a column of the right one: four lanes have 16 bytes of it in one word
+/// each, and the next 16 in another.
 template <int kBytes>
 void numbers_of(float (&numbers)[32 / kBytes], const unsigned (&given)[kWarp][6], unsigned line, int word, int next,
                 float (*real)(unsigned)) {

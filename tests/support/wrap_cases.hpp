@@ -1,5 +1,5 @@
-// Random views that wrap around, pad, cut and reorder one operand, of several types, whose results follow from the definitions of the views alone. For
-// tests on the CPU device and of emitted text.
+// Random views that wrap around, pad, cut and reorder one operand, of several types, whose results follow from the
+// definitions of the views alone. For tests on the CPU device and of emitted text.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What the text of a product's kernel has of its own by how its GPU multiplies: warp groups asynchronously (sm_90a), or warps (sm_80 to sm_89, sm_120). For gemm.cpp,
-// which writes what both have.
+// What the text of a product's kernel has of its own by how its GPU multiplies: warp groups asynchronously (sm_90a), or
+// warps (sm_80 to sm_89, sm_120). For gemm.cpp, which writes what both have.
 #pragma once
 
 #include <cstdint>

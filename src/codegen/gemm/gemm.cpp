@@ -1,4 +1,5 @@
-// Writes the kernel of a product that hosts a chain: the prelude, the chain, and the glue between it and templates/gemm/.
+// Writes the kernel of a product that hosts a chain: the prelude, the chain, and the glue between it and
+// templates/gemm/.
 #include "codegen/gemm/gemm.hpp"
 
 #include <cstring>

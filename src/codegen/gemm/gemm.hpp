@@ -22,7 +22,8 @@ std::string gemm_name(const ir::Program& program, const plan::GemmPlan& plan);
 /// The same source with all that the skeleton has, for keys: emit_gemm() makes it lean.
 std::string draft_gemm(const ir::Program& program, const plan::GemmPlan& plan);
 
-/// One self-contained source, for sm_90a or for the GPUs of plan::WarpTile. It depends on the chain and on plan.gemm_class only.
+/// One self-contained source, for sm_90a or for the GPUs of plan::WarpTile. It depends on the chain and on
+/// plan.gemm_class only.
 std::string emit_gemm(const ir::Program& program, const plan::GemmPlan& plan, Compilers compilers = Compilers::cuda);
 
 /// The kernel's parameter. `maps` are plan.maps, encoded, where the kernel is for sm_90a; else none.

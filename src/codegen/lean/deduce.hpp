@@ -18,8 +18,8 @@ struct Pattern {
 };
 std::optional<Pattern> pattern_of(const Source& source, Source::Range parameter, std::string_view name);
 
-/// What `pattern` makes of an argument: a variable, one of its elements or members, a pointer and a distance, a cast of a pointer, or what a
-/// function of one meaning returns.
+/// What `pattern` makes of an argument: a variable, one of its elements or members, a pointer and a distance, a cast of
+/// a pointer, or what a function of one meaning returns.
 std::optional<std::string> deduced(const std::vector<Unit>& units, std::size_t unit, Source::Range argument,
                                    const Pattern& pattern);
 

@@ -1,4 +1,5 @@
-// A parser of C++'s expressions that rewrites as it goes. What it does not know to be an expression it leaves, and looks into brackets there.
+// A parser of C++'s expressions that rewrites as it goes. What it does not know to be an expression it leaves, and
+// looks into brackets there.
 #include "codegen/lean/fold.hpp"
 
 #include <algorithm>

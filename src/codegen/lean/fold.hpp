@@ -1,4 +1,5 @@
-// Expressions of a source, with what is known written out: `kCluster * kWarps` of one block is `kWarps`. Used by known.cpp.
+// Expressions of a source, with what is known written out: `kCluster * kWarps` of one block is `kWarps`. Used by
+// known.cpp.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ class Fold {
  public:
   Fold(const Source& source, const KnownNames& names);
 
-  /// Tokens [first, last): the text from the first to the last of them, folded. Names of 0, 1, true and false are written as these numbers;
-  /// of greater numbers a reader wants the name.
+  /// Tokens [first, last): the text from the first to the last of them, folded. Names of 0, 1, true and false are
+  /// written as these numbers; of greater numbers a reader wants the name.
   std::string text(std::size_t first, std::size_t last) const;
   /// The value of tokens [first, last), if they are an expression that is known.
   std::optional<Known> value(std::size_t first, std::size_t last) const;

@@ -7,8 +7,8 @@
 
 namespace epifuse::codegen::lean {
 
-/// Whether a statement went that only calls an empty function: `end_grid(p, grid);`, also behind `if constexpr (…)`. An argument that calls
-/// something keeps the statement.
+/// Whether a statement went that only calls an empty function: `end_grid(p, grid);`, also behind `if constexpr (…)`. An
+/// argument that calls something keeps the statement.
 bool drop_idle_calls(std::vector<Unit>& units);
 
 /// Whether a member function went whose name stands nowhere else.

@@ -220,7 +220,8 @@ class InPlace {
     if (!is_statement || around.kind != UnitKind::function || call.unit == function_.unit ||
         !source_.is(function_.head.name - 1, "void"))
       return std::nullopt;
-    // What branches stays with its function: in the caller the compiler would meet it later, and assign registers otherwise.
+    // What branches stays with its function: in the caller the compiler would meet it later, and assign registers
+    // otherwise.
     const bool branches = mentions("for", body_) > 0 || mentions("while", body_) > 0 || mentions("if", body_) > 0 ||
                           mentions("?", body_) > 0;
     if (branches || mentions("return", body_) > 0 || clashes(call)) return std::nullopt;
@@ -249,7 +250,8 @@ class InPlace {
     return out;
   }
 
-  // Whether a name would mean something else: one that the body declares and the caller or an argument has, or one of all that the caller declares.
+  // Whether a name would mean something else: one that the body declares and the caller or an argument has, or one of
+  // all that the caller declares.
   bool clashes(const Call& call) const {
     const Source& source = units_[call.unit].source();
     std::set<std::string_view> of_arguments, of_caller, declared_by_caller;

@@ -1,5 +1,5 @@
-// Writes out what is known when a source is emitted: constants of 0, 1, true and false, the branches that they choose, and loops of one turn.
-// Called by lean.cpp.
+// Writes out what is known when a source is emitted: constants of 0, 1, true and false, the branches that they choose,
+// and loops of one turn. Called by lean.cpp.
 #pragma once
 
 #include <vector>

@@ -17,8 +17,8 @@ namespace epifuse::codegen {
 
 namespace {
 
-// Nobody reads a longer source, which hundreds of reductions one after the other make: it grows with the square of their number, and so would
-// the time of the passes. Bytes.
+// Nobody reads a longer source, which hundreds of reductions one after the other make: it grows with the square of
+// their number, and so would the time of the passes. Bytes.
 constexpr std::size_t kMostRead = std::size_t{1} << 20;
 
 }  // namespace

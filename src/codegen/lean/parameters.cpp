@@ -65,7 +65,8 @@ class Parameters {
     return std::nullopt;
   }
 
-  // Outside templates both branches of an `if constexpr` must be valid. Until they are resolved, the template's last parameter stays.
+  // Outside templates both branches of an `if constexpr` must be valid. Until they are resolved, the template's last
+  // parameter stays.
   bool has_branches() const {
     for (std::size_t i = function_.head.body; i < source_[function_.head.body].match; ++i) {
       if (source_.is(i, "if") && source_.is(i + 1, "constexpr")) return true;

@@ -1,4 +1,5 @@
-// Parameters of functions and templates that say nothing: all calls give the same, or nobody reads it. Called by lean.cpp.
+// Parameters of functions and templates that say nothing: all calls give the same, or nobody reads it. Called by
+// lean.cpp.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Reachability by name, namespace and number of arguments. Overloads of a name are kept: which one a call takes is the compiler's to say. Those
-// that take a double are left out where nothing that is reached is one.
+// Reachability by name, namespace and number of arguments. Overloads of a name are kept: which one a call takes is the
+// compiler's to say. Those that take a double are left out where nothing that is reached is one.
 #include "codegen/lean/reach.hpp"
 
 #include <algorithm>
@@ -61,7 +61,8 @@ Arity arity_of(const Unit& unit) {
   return arity;
 }
 
-// Whether a unit's text makes a double: it names the type or a function of it (__int2double_rn), or has a number that is one.
+// Whether a unit's text makes a double: it names the type or a function of it (__int2double_rn), or has a number that
+// is one.
 bool makes_double(const Unit& unit) {
   const Source& source = unit.source();
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -155,7 +156,8 @@ class Reach {
     return use.specialized == unit.specialized || (!is_concrete(use.specialized) && has_types(unit.specialized));
   }
 
-  // "<float, f16>", of types that C++ has or the source defines; neither "<Real, T>" nor "<Real, bf16>", since Real is another type's name.
+  // "<float, f16>", of types that C++ has or the source defines; neither "<Real, T>" nor "<Real, bf16>", since Real is
+  // another type's name.
   bool is_concrete(std::string_view arguments) const {
     if (arguments.empty()) return false;
     const Source source(arguments);
@@ -195,8 +197,8 @@ bool is_data(const Unit& unit) {
          !unit.source().is(0, "template") && unit.heads().empty();
 }
 
-// Whose text mentions whose name: what must stand above, and what had better, since a template may call what stands below if its arguments
-// decide which function that is.
+// Whose text mentions whose name: what must stand above, and what had better, since a template may call what stands
+// below if its arguments decide which function that is.
 struct Needs {
   std::vector<std::vector<std::size_t>> must, better;
 

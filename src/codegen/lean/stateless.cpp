@@ -1,4 +1,5 @@
-// A value of such a type tells nothing, so a function computes the same without it. All places are looked at before any is changed.
+// A value of such a type tells nothing, so a function computes the same without it. All places are looked at before any
+// is changed.
 #include "codegen/lean/stateless.hpp"
 
 #include <algorithm>

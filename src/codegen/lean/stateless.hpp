@@ -7,8 +7,9 @@
 
 namespace epifuse::codegen::lean {
 
-/// Whether a type went that is written `struct Uniforms {};`: with it go parameters of the type, variables `Uniforms uniforms;`, members and the
-/// arguments that name one of them. A type that stands anywhere else stays, and so does one whose variables' names mean anything else.
+/// Whether a type went that is written `struct Uniforms {};`: with it go parameters of the type, variables `Uniforms
+/// uniforms;`, members and the arguments that name one of them. A type that stands anywhere else stays, and so does one
+/// whose variables' names mean anything else.
 bool drop_stateless_types(std::vector<Unit>& units);
 
 }  // namespace epifuse::codegen::lean

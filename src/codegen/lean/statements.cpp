@@ -69,8 +69,8 @@ class Statements {
     return removed(i, end);
   }
 
-  // for (int k = 0; k < 1; ++k). One behind "#pragma unroll" stays: the compiler unrolls nests in an order of its own, and registers and
-  // instructions differ where it finds one loop less.
+  // for (int k = 0; k < 1; ++k). One behind "#pragma unroll" stays: the compiler unrolls nests in an order of its own,
+  // and registers and instructions differ where it finds one loop less.
   std::optional<Edit> loop(std::size_t i) const {
     if (i > 0 && source_[i - 1].kind == Kind::directive) return std::nullopt;
     const std::size_t open = i + 1;

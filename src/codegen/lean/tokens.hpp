@@ -1,5 +1,6 @@
-// CUDA text as tokens with matching brackets: what the passes of this folder read. It knows the style of our templates and of what the
-// emitters write, not all of C++: a '<' opens template arguments where no space stands before it, or behind `template`.
+// CUDA text as tokens with matching brackets: what the passes of this folder read. It knows the style of our templates
+// and of what the emitters write, not all of C++: a '<' opens template arguments where no space stands before it, or
+// behind `template`.
 #pragma once
 
 #include <cstddef>

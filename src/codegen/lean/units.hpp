@@ -1,4 +1,5 @@
-// A source taken apart into units: what stands at the top level, each with its comment, the namespace and the `#if` around it.
+// A source taken apart into units: what stands at the top level, each with its comment, the namespace and the `#if`
+// around it.
 #pragma once
 
 #include <memory>
@@ -45,8 +46,8 @@ class Unit {
   mutable std::optional<std::vector<Head>> heads_;
 };
 
-/// `#if` lines for who compiles the text: CUDA's branch alone is left of those that ask for a CUDA compiler, and of others what they ask
-/// of the architecture.
+/// `#if` lines for who compiles the text: CUDA's branch alone is left of those that ask for a CUDA compiler, and of
+/// others what they ask of the architecture.
 std::string without_host_branches(std::string_view text);
 
 /// The comment at the top of a source, and its units.

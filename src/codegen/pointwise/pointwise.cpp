@@ -96,7 +96,8 @@ class PointwiseEmitter {
   bool has_rest() const { return !by_row() && kernel_.elements > 1 && !divisible_rows(); }
 
   bool has_wrapping() const { return has_broken() && !by_row(); }
-  // Every vector of the flat schedule is read in one way, whether it crosses into the next row or not: where no operand gains by two.
+  // Every vector of the flat schedule is read in one way, whether it crosses into the next row or not: where no operand
+  // gains by two.
   bool has_one_way() const {
     const auto has_one = [&](const OperandPlan& operand) {
       return !plan::is_value(operand.access) || operand.access == Access::linear || operand.access == Access::uniform ||
@@ -176,7 +177,8 @@ class PointwiseEmitter {
 
   // ---- operands
 
-  // Rows may begin at any address: in the by_row schedule, alignment is tested for each vector of what moves several elements at a time.
+  // Rows may begin at any address: in the by_row schedule, alignment is tested for each vector of what moves several
+  // elements at a time.
   std::string alignment() const {
     std::vector<std::string> conditions;
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
@@ -463,7 +465,8 @@ class PointwiseEmitter {
     return type_of(program_.kind(program_.results()[i].value, input_kinds_));
   }
 
-  // chain() as it is called: `of_input` writes an input that is not uniform, `result` is the pattern of a result's variable.
+  // chain() as it is called: `of_input` writes an input that is not uniform, `result` is the pattern of a result's
+  // variable.
   template <class OfInput>
   std::string call_of_chain(const OfInput& of_input, fmt::format_string<std::size_t&> result) const {
     std::vector<std::string> arguments;
@@ -560,8 +563,8 @@ class PointwiseEmitter {
         reads(Access::uniform) ? " uniforms" : "", body + stores);
   }
 
-  // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__: nothing takes its
-  // address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
+  // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__:
+  // nothing takes its address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
     const std::string_view run =
         transpose_map() != nullptr && kernel_.wide_index

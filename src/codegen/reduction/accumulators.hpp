@@ -1,4 +1,5 @@
-// How accumulators are written: their types in templates/reduction/accumulate.cuh, and what reductions take of them. For stages.cpp and lane_segments.cpp.
+// How accumulators are written: their types in templates/reduction/accumulate.cuh, and what reductions take of them.
+// For stages.cpp and lane_segments.cpp.
 #pragma once
 
 #include <string>

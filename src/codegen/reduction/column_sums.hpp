@@ -1,5 +1,5 @@
-// Column sums in a reduction's kernel: what threads hold of them, what the last pass adds, and what follows when all rows are known. For reduction.cpp;
-// the skeleton is templates/reduction/column_sums.cuh.
+// Column sums in a reduction's kernel: what threads hold of them, what the last pass adds, and what follows when all
+// rows are known. For reduction.cpp; the skeleton is templates/reduction/column_sums.cuh.
 #pragma once
 
 #include <string>

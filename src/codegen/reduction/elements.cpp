@@ -18,7 +18,8 @@ using ir::Value;
 using plan::Accumulator;
 using plan::AccumulatorKind;
 
-// Of the exponentials that are held: nothing else sees their maximum, and nothing but a sum what the accumulator has besides.
+// Of the exponentials that are held: nothing else sees their maximum, and nothing but a sum what the accumulator has
+// besides.
 bool ReductionPasses::maximum_is_only_subtracted() const {
   if (held_accumulator() < 0) return false;
   const Value difference = program_.node(reduction_.residency.saved[0]).args[0];
@@ -37,8 +38,8 @@ bool ReductionPasses::maximum_is_only_subtracted() const {
   return std::ranges::none_of(program_.results(), [&](const ir::Result& result) { return is_maximum(result.value); });
 }
 
-// By node: nothing in the pass uses the value but sums over hundreds of elements, or a softmax over as many whose exponentials are held: these
-// have the error of the argument's last place anyway. Segments may have few.
+// By node: nothing in the pass uses the value but sums over hundreds of elements, or a softmax over as many whose
+// exponentials are held: these have the error of the argument's last place anyway. Segments may have few.
 plan::Marks ReductionPasses::terms_of(int pass, const ElementLoop& loop) const {
   const plan::Marks& computed = loop.computed;
   const int softmax = maximum_is_only_subtracted() ? held_accumulator() : -1;

@@ -1,4 +1,5 @@
-// The text of lane segments. A lane keeps what is known of its segment in SegmentValues, as Row keeps what is known of a row.
+// The text of lane segments. A lane keeps what is known of its segment in SegmentValues, as Row keeps what is known of
+// a row.
 #include "codegen/reduction/lane_segments.hpp"
 
 #include "base/text.hpp"

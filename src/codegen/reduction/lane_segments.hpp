@@ -1,4 +1,5 @@
-// Lane segments in a reduction's kernel: what is known of one, and how its lanes find that out between the loops of a pass. For passes.cpp.
+// Lane segments in a reduction's kernel: what is known of one, and how its lanes find that out between the loops of a
+// pass. For passes.cpp.
 #pragma once
 
 #include <string>

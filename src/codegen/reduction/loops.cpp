@@ -1,4 +1,5 @@
-// Which values each loop of a pass computes. A value's phase counts the reductions of lane segments that come before it.
+// Which values each loop of a pass computes. A value's phase counts the reductions of lane segments that come before
+// it.
 #include "codegen/reduction/loops.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The loops over a vector's elements that one pass consists of: one, or several where the lanes of a segment agree on its reductions in between.
-// For passes.cpp and lane_segments.cpp.
+// The loops over a vector's elements that one pass consists of: one, or several where the lanes of a segment agree on
+// its reductions in between. For passes.cpp and lane_segments.cpp.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// Text of one pass's elements. What is read, computed and fed follows from the plan's structure; how an operand moves, from its access.
+// Text of one pass's elements. What is read, computed and fed follows from the plan's structure; how an operand moves,
+// from its access.
 #include "codegen/reduction/passes.hpp"
 
 #include <algorithm>
@@ -374,7 +375,8 @@ bool ReductionPasses::hoists() const {
                              [&](std::size_t i) { return reduction_.residency.hoisted[i]; });
 }
 
-// Of rows in shared memory, where passes have loops: the loop-invariant operands of the last one. They exist or they do not, as the plan promises.
+// Of rows in shared memory, where passes have loops: the loop-invariant operands of the last one. They exist or they do
+// not, as the plan promises.
 std::string ReductionPasses::hoisted_struct() {
   std::string members;
   std::string reads;

@@ -1,5 +1,5 @@
-// What one pass over a row reads, computes and feeds, element by element: operands, the function of one element, and the loop over a vector.
-// For reduction.cpp, which writes the kernel around it.
+// What one pass over a row reads, computes and feeds, element by element: operands, the function of one element, and
+// the loop over a vector. For reduction.cpp, which writes the kernel around it.
 #pragma once
 
 #include <string>
@@ -43,7 +43,8 @@ class GridChain : public ReductionChain {
   std::string input(std::size_t i) const override;
 };
 
-/// A condition in front of a store: a result that lacks parallel dimensions is written by their first element. `at`: coordinates.
+/// A condition in front of a store: a result that lacks parallel dimensions is written by their first element. `at`:
+/// coordinates.
 std::string first_of_missing(const plan::KernelClass& kernel, std::uint32_t missing, std::string_view at);
 
 /// The text of passes; they are counted from 0.
@@ -64,8 +65,8 @@ class ReductionPasses {
   /// Of those that are not held in one pass, and of those that are held.
   bool gathers_in(int pass) const;
   bool load_gathers() const;
-  /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again). `base` is where the operand's
-  /// elements begin, if not at its parameter.
+  /// A statement that moves a vector: `way` is read, write, or load (Held::load says whether it will be read again).
+  /// `base` is where the operand's elements begin, if not at its parameter.
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position, const std::string& base = "");
 
@@ -74,10 +75,12 @@ class ReductionPasses {
   std::string held_in_shared_memory();
   /// A function that prefetches `count` elements of what is held, from one on.
   std::string prefetch_held() const;
-  /// The struct HeldVector: what the pass over segments needs of that, where a few lanes reduce each; and what makes one.
+  /// The struct HeldVector: what the pass over segments needs of that, where a few lanes reduce each; and what makes
+  /// one.
   std::string held_vector_struct();
 
-  /// Accumulators of rows that a pass feeds, those of grid reductions and of column sums that it feeds with elements, and all of them.
+  /// Accumulators of rows that a pass feeds, those of grid reductions and of column sums that it feeds with elements,
+  /// and all of them.
   std::vector<std::size_t> accumulators_of(int pass) const;
   std::vector<std::size_t> grid_of(int pass) const;
   std::vector<std::size_t> columns_of(int pass) const;
@@ -89,7 +92,8 @@ class ReductionPasses {
   /// Results that vary within rows, if the pass writes them.
   std::vector<std::size_t> outputs_of(int pass) const;
 
-  /// Beside column sums: an operand that all rows have in common, of which threads read their elements once. And whether there are any.
+  /// Beside column sums: an operand that all rows have in common, of which threads read their elements once. And
+  /// whether there are any.
   bool is_common(std::size_t input) const;
   bool has_common() const;
 
@@ -103,13 +107,14 @@ class ReductionPasses {
   std::string segment_structs();
   /// The functions element_N that compute one element of a pass: one for each of its loops.
   std::string element_functions(int pass);
-  /// The loop that runs it over one vector; `held`, `position` and `values` (the index of a value) are text. What all elements of a segment
-  /// share is a member of `of_segment`.
+  /// The loop that runs it over one vector; `held`, `position` and `values` (the index of a value) are text. What all
+  /// elements of a segment share is a member of `of_segment`.
   std::string element_loop(int pass, const std::string& indent, std::string_view held, std::string_view position,
                            std::string_view values);
   /// Reads what is the same for all vectors of a thread; `position` is one of them.
   std::string read_hoisted(int pass, const std::string& indent, std::string_view position);
-  /// The struct Hoisted: the same for the pass that writes staged rows, read by load_hoisted() before that pass begins; and what takes it apart.
+  /// The struct Hoisted: the same for the pass that writes staged rows, read by load_hoisted() before that pass begins;
+  /// and what takes it apart.
   std::string hoisted_struct();
   /// Whether there is one: rows lie in shared memory, and some operand of that pass is loop-invariant.
   bool hoists() const;

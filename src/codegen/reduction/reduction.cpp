@@ -130,7 +130,8 @@ class ReductionEmitter {
   }
   // Each thread has a full vector in every step.
   bool has_full_vectors_alone() const { return reduction_.threads.full && (has_whole_lines() || !passes_.gathers()); }
-  // Threads that read a row step by step leave out vectors that do not exist. Those that hold one take all of their steps.
+  // Threads that read a row step by step leave out vectors that do not exist. Those that hold one take all of their
+  // steps.
   bool masks_values() const {
     if (has_segments() || reduction_.lane_segments || has_grid_reduction() || reduction_.columns) return true;
     if (has_full_vectors_alone() && !reduction_.is_in_shared_memory()) return false;

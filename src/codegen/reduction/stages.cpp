@@ -424,8 +424,8 @@ plan::Marks ReductionStages::tops_of_segment_means() const {
   return tops;
 }
 
-// The chain from a segment's mean to a mean is that from the elements' values, unless it meets an infinity: infinite elements of both signs have no
-// mean. Then the elements are read.
+// The chain from a segment's mean to a mean is that from the elements' values, unless it meets an infinity: infinite
+// elements of both signs have no mean. Then the elements are read.
 std::string ReductionStages::mean_of_elements(std::size_t top) {
   plan::Marks needed(program_.nodes().size(), false);
   needed[top] = true;

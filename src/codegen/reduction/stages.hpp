@@ -1,5 +1,5 @@
-// What a reduction's kernel knows of a row, and what its passes accumulate until they do: the structs Row, StageN and GridStage, and what feeds them.
-// For reduction.cpp, which writes the kernel around them.
+// What a reduction's kernel knows of a row, and what its passes accumulate until they do: the structs Row, StageN and
+// GridStage, and what feeds them. For reduction.cpp, which writes the kernel around them.
 #pragma once
 
 #include <string>
@@ -30,7 +30,8 @@ class ReductionStages {
   std::string row();
   /// The struct of a stage's accumulators: takes vectors of steps, and gives rows what is then known of them.
   std::string stage_struct(int stage);
-  /// The accumulators of segments of rows, what the elements of a segment share, and the function that writes a segment's results.
+  /// The accumulators of segments of rows, what the elements of a segment share, and the function that writes a
+  /// segment's results.
   std::string segment_struct();
   std::string segment_operands() const;
   std::string write_segment();

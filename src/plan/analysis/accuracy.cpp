@@ -1,5 +1,6 @@
-// Errors are carried from the operands to the results, through intervals of the values that are possible. All values start with their
-// cheapest formula; while some result would show the error, the values whose formulas err most take the next better ones.
+// Errors are carried from the operands to the results, through intervals of the values that are possible. All values
+// start with their cheapest formula; while some result would show the error, the values whose formulas err most take
+// the next better ones.
 #include "plan/analysis/accuracy.hpp"
 
 #include <algorithm>
@@ -313,7 +314,8 @@ class ErrorAnalysis {
     }
   }
 
-  // What formulas make 0 of values below 2^-117: a root of it or a quotient by it may then be another number altogether, or of another kind.
+  // What formulas make 0 of values below 2^-117: a root of it or a quotient by it may then be another number
+  // altogether, or of another kind.
   bool vanishes(Value value) const { return interval(value).low <= 0 && interval(value).high >= 0; }
 
   // Of |argument|^±exponent. Beside a least magnitude, an absolute error is a relative one.
@@ -345,7 +347,8 @@ class ErrorAnalysis {
     return lost(a);
   }
 
-  // log1p would amplify near 0, log near 1. The sum of softmax is 1 and more, its largest term exact, and the others err as much as they are.
+  // log1p would amplify near 0, log near 1. The sum of softmax is 1 and more, its largest term exact, and the others
+  // err as much as they are.
   Error logarithm(Value argument, const Error& a) const {
     if (a.is_exact()) return {};
     if (is_softmax_sum(argument)) return {a.relative, 0, a.relative};
@@ -400,8 +403,8 @@ class ErrorAnalysis {
   std::vector<Error> errors_;
 };
 
-// What the formulas may add, in distances of the type: a quarter leaves a result, which is rounded once more, within 1 ulp with space to
-// spare. `fast` allows 4 in all; f32 is what chains are computed in and is not rounded again.
+// What the formulas may add, in distances of the type: a quarter leaves a result, which is rounded once more, within 1
+// ulp with space to spare. `fast` allows 4 in all; f32 is what chains are computed in and is not rounded again.
 double allowance(Math math, DType type) {
   if (math == Math::standard) return 0.25;
   return type == DType::f32 ? 4 : 3.5;
@@ -433,7 +436,8 @@ class Choice {
     }
   }
 
-  // While a result shows the error, the formulas that err most, of those that it depends on, make place for better ones.
+  // While a result shows the error, the formulas that err most, of those that it depends on, make place for better
+  // ones.
   void improve() {
     for (std::size_t r = 0; r < program_.results().size(); ++r) {
       const std::vector<bool> used = used_by(r);
@@ -450,7 +454,8 @@ class Choice {
     }
   }
 
-  // That may have gone further than need be: back to cheaper ones, one by one. Of long chains that would take long, and saves little.
+  // That may have gone further than need be: back to cheaper ones, one by one. Of long chains that would take long, and
+  // saves little.
   void relax() {
     constexpr std::size_t kFew = 64;
     if (formulas_.size() > kFew) return;

@@ -1,5 +1,6 @@
-// How exact each value of a chain must be computed, given what its results are stored as: where rounding them hides the error of a cheaper
-// formula, that formula will do. A pure function of the chain and the kernel's class. For codegen, and for the plan's explanation.
+// How exact each value of a chain must be computed, given what its results are stored as: where rounding them hides the
+// error of a cheaper formula, that formula will do. A pure function of the chain and the kernel's class. For codegen,
+// and for the plan's explanation.
 #pragma once
 
 #include <string_view>
@@ -29,8 +30,8 @@ struct Formula {
   int cost;
 };
 
-/// What is stored of a result: the argument of a cast to the type that it is stored as, where its last operation is one. Storing rounds to that type
-/// anyway.
+/// What is stored of a result: the argument of a cast to the type that it is stored as, where its last operation is
+/// one. Storing rounds to that type anyway.
 ir::Value stored_value(const ir::Program& program, std::size_t result, DType stored) noexcept;
 
 /// What a chain computes its values with.
@@ -49,8 +50,8 @@ int instructions_of(const ir::Program& program, const Arithmetic& arithmetic);
 /// for which a formula of formulas.def is good enough.
 std::string_view term_formula(ir::Op op, bool coarse) noexcept;
 
-/// The distance of neighbouring numbers of a storage type: at least `relative` times the number, and never below `absolute`. Of integers of 8
-/// bits it is 1; 0 where results are to be right to the last bit.
+/// The distance of neighbouring numbers of a storage type: at least `relative` times the number, and never below
+/// `absolute`. Of integers of 8 bits it is 1; 0 where results are to be right to the last bit.
 struct Spacing {
   double relative;
   double absolute;

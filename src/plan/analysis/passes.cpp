@@ -1,4 +1,5 @@
-// Which values and operands each pass over the rows needs: what its accumulators and results are computed from. For the planner and codegen.
+// Which values and operands each pass over the rows needs: what its accumulators and results are computed from. For the
+// planner and codegen.
 #include <algorithm>
 
 #include "ir/marks.hpp"

@@ -1,5 +1,6 @@
-// From each mean back through the chain, until there is a value that no reduction is needed for. On the way only sums, differences, products with and
-// quotients by what does not vary along the innermost dimension: their summands and factors say which dimensions the segment means may be taken over.
+// From each mean back through the chain, until there is a value that no reduction is needed for. On the way only sums,
+// differences, products with and quotients by what does not vary along the innermost dimension: their summands and
+// factors say which dimensions the segment means may be taken over.
 #include "plan/analysis/segment_means.hpp"
 
 namespace epifuse::plan {

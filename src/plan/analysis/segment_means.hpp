@@ -1,4 +1,5 @@
-// Means of values that follow from others by factors and summands which all elements of a segment of a row share. Called by structure.cpp.
+// Means of values that follow from others by factors and summands which all elements of a segment of a row share.
+// Called by structure.cpp.
 #pragma once
 
 #include <optional>
@@ -7,7 +8,8 @@
 
 namespace epifuse::plan {
 
-/// mean(v * a + b) is mean(v) * a + b where a and b do not vary: the chain from v to the mean is computed once per segment, of v's segment mean.
+/// mean(v * a + b) is mean(v) * a + b where a and b do not vary: the chain from v to the mean is computed once per
+/// segment, of v's segment mean.
 struct SegmentMeans {
   ir::Value of = ir::kNone;   ///< v: known from operands alone
   std::uint32_t segment = 0;  ///< dimensions of a row that its segment means are taken over, the innermost ones

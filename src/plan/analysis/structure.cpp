@@ -1,6 +1,6 @@
-// The analysis is one pass over the nodes: stages grow along reductions, reductions of the same value over the same dimensions share
-// one accumulator, and a sum of exp(v - amax(v)) joins the accumulator of its amax (Milakov and Gimelshein 2018, "Online normalizer
-// calculation for softmax"), so that softmax is two passes and logsumexp one.
+// The analysis is one pass over the nodes: stages grow along reductions, reductions of the same value over the same
+// dimensions share one accumulator, and a sum of exp(v - amax(v)) joins the accumulator of its amax (Milakov and
+// Gimelshein 2018, "Online normalizer calculation for softmax"), so that softmax is two passes and logsumexp one.
 #include "plan/analysis/structure.hpp"
 
 #include <algorithm>
@@ -165,7 +165,8 @@ class ReductionAnalysis {
 
   // ---- segments of rows
 
-  // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's elements.
+  // Reductions that take some of a row's dimensions: the innermost ones, so that each takes a run of the row's
+  // elements.
   void choose_segments() {
     std::optional<Value> chosen = lane_segment_;
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
@@ -416,7 +417,8 @@ class ReductionAnalysis {
     return static_cast<int>(all.size()) - 1;
   }
 
-  // The amax M if `value` is sum(exp(v - M)) or sum(exp(v - where(isinf(M), 0, M))) with M = amax(v) over the same dimensions.
+  // The amax M if `value` is sum(exp(v - M)) or sum(exp(v - where(isinf(M), 0, M))) with M = amax(v) over the same
+  // dimensions.
   std::optional<Value> largest_of_sumexp(Value value) const {
     const Node& sum = node(value);
     if (sum.op != Op::sum) return std::nullopt;

@@ -1,5 +1,5 @@
-// What kind of chain with reductions this is: which dimensions make a row, what is accumulated in which order, what is known per
-// element, per row, and only for the whole grid. Called by plan.cpp; codegen reads the result.
+// What kind of chain with reductions this is: which dimensions make a row, what is accumulated in which order, what is
+// known per element, per row, and only for the whole grid. Called by plan.cpp; codegen reads the result.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace epifuse::plan {
 
-/// A few values; and a mark for each node or operand. Inline, since launches of new shapes are planned without the heap.
+/// A few values; and a mark for each node or operand. Inline, since launches of new shapes are planned without the
+/// heap.
 using Values = base::InlineVector<ir::Value, 8>;
 using Marks = base::InlineVector<bool, 64>;
 
@@ -94,13 +95,16 @@ struct Structure {
   std::uint32_t columns = 0;  ///< dimensions outside of rows that column sums reduce: gradients of a norm's weights
   std::uint32_t column_segment =
       0;  ///< dimensions of a row, the innermost ones, that these reduce too: pixels of a channel
-  /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The segments of a row are runs of its
-  /// elements, numbered by the row's other dimensions. They are accumulated in a pass behind all stages.
+  /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The
+  /// segments of a row are runs of its elements, numbered by the row's other dimensions. They are accumulated in a pass
+  /// behind all stages.
   std::uint32_t segment = 0;
-  /// The same of lane segments: their reductions are needed again with the elements. Neighbouring lanes of a warp hold one of them in one step, so
-  /// that they know its reductions before the next step. A row has segments of one of the two kinds.
+  /// The same of lane segments: their reductions are needed again with the elements. Neighbouring lanes of a warp hold
+  /// one of them in one step, so that they know its reductions before the next step. A row has segments of one of the
+  /// two kinds.
   std::uint32_t lane_segment = 0;
-  /// The value whose segment means, not its elements, go through what follows it; kNone: elements do. Segments are then accumulated in the one pass.
+  /// The value whose segment means, not its elements, go through what follows it; kNone: elements do. Segments are then
+  /// accumulated in the one pass.
   ir::Value segment_mean_of = ir::kNone;
   int stages = 0;       ///< passes that accumulate for rows
   int output_pass = 0;  ///< the last pass, counted from 0: results that vary within rows are computed in it
@@ -120,7 +124,8 @@ struct Structure {
   bool has_segment_means() const noexcept { return segment_mean_of != ir::kNone; }
   /// Whether that pass, counted from 0, is the one over segments.
   bool is_segment_pass(int pass) const noexcept { return has_segments() && pass == stages; }
-  /// The last pass is for results that vary within rows or of grid reductions, and accumulates nothing for rows or segments.
+  /// The last pass is for results that vary within rows or of grid reductions, and accumulates nothing for rows or
+  /// segments.
   bool has_write_pass() const noexcept { return output_pass >= stages + (has_segments() ? 1 : 0); }
   /// Compact text, equal for structures that give the same kernel.
   std::string text() const;
@@ -135,21 +140,23 @@ struct Structure {
 /// The node whose elements `value` has: shape operations change none.
 ir::Value unshaped(const ir::Program& program, ir::Value value) noexcept;
 
-/// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made it.
+/// Throws Error(unsupported) for a chain that cannot be one kernel, saying why and what to split. `space` as bind made
+/// it.
 Structure analyse(const ir::Program& program, const Space& space);
-/// The same with segment means, for chains whose results need no more of a row's elements than one pass finds out. `rows`: the
-/// dimensions that make a row, as analyse() found them.
+/// The same with segment means, for chains whose results need no more of a row's elements than one pass finds out.
+/// `rows`: the dimensions that make a row, as analyse() found them.
 std::optional<Structure> analyse_segment_means(const ir::Program& program, const Space& space, std::uint32_t rows);
-/// The same with column sums, for chains that only sum over outer dimensions and write elements beside it, as the backward pass of a bias does: rows then
-/// are what lies inside of the summed dimensions, and threads meet once, not once for each row. `structure`: as analyse() found it.
+/// The same with column sums, for chains that only sum over outer dimensions and write elements beside it, as the
+/// backward pass of a bias does: rows then are what lies inside of the summed dimensions, and threads meet once, not
+/// once for each row. `structure`: as analyse() found it.
 std::optional<Structure> analyse_column_sums(const ir::Program& program, const Space& space,
                                              const Structure& structure);
-/// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing is written the space has no
-/// dimensions, and any will do.
+/// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing
+/// is written the space has no dimensions, and any will do.
 bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept;
 
-/// The nodes that vary within rows, or from one lane segment to the next, and are computed in a pass: what its accumulators and results need, but for
-/// the values of earlier passes that are `saved`.
+/// The nodes that vary within rows, or from one lane segment to the next, and are computed in a pass: what its
+/// accumulators and results need, but for the values of earlier passes that are `saved`.
 Marks computed_in_pass(const ir::Program& program, const Structure& structure, int pass, const Values& saved);
 /// The accumulator that exp(v - amax(v)) is the term of, `value` being that exponential; -1 for other values.
 int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);

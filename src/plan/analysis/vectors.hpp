@@ -1,5 +1,5 @@
-// How many neighbouring elements move at once, and where memory allows it: the length of a vector, the width of an access,
-// alignment. For all planners.
+// How many neighbouring elements move at once, and where memory allows it: the length of a vector, the width of an
+// access, alignment. For all planners.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace epifuse::plan {
 
-/// Consecutive elements of a thread, by the bytes of the narrowest and the widest operand that memory moves: the narrowest
-/// moves in accesses of full width, the widest in two at most. Further apart, neighbouring threads share no cache line in
-/// one instruction (i32 to i8: 1.17 of copy time).
+/// Consecutive elements of a thread, by the bytes of the narrowest and the widest operand that memory moves: the
+/// narrowest moves in accesses of full width, the widest in two at most. Further apart, neighbouring threads share no
+/// cache line in one instruction (i32 to i8: 1.17 of copy time).
 inline int elements_of_vector(int narrowest, int widest) {
   return std::min(kAccessBytes / narrowest, 2 * kAccessBytes / widest);
 }
@@ -37,7 +37,8 @@ bool is_aligned(const StridedOperand& strided, const Space& space, int run, int 
 bool has_runs(const StridedOperand& strided, const Space& space);
 /// Of an operand that is bounded: whether vectors all of which exist are aligned.
 bool has_aligned_existing(const StridedOperand& strided, const Space& space);
-/// Of an operand that is read at indices: whether neighbours along the innermost dimension lie side by side, at the same indices.
+/// Of an operand that is read at indices: whether neighbours along the innermost dimension lie side by side, at the
+/// same indices.
 bool has_one_index_per_row(const StridedOperand& strided, const Space& space);
 /// Whether each result that is written at indices has the same one for all of a row of the innermost dimension.
 bool has_one_place_per_row(const Space& space);

@@ -1,5 +1,5 @@
-// What a view does where it cannot be pushed down as it stands: behind a reduction, where dimensions are only ordered, and before dimensions are
-// split or merged. For lower.cpp.
+// What a view does where it cannot be pushed down as it stands: behind a reduction, where dimensions are only ordered,
+// and before dimensions are split or merged. For lower.cpp.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ namespace epifuse::plan {
 /// Whether a step is for a value of that shape, and not for one that is broadcast from it.
 bool is_for(const ViewStep& step, const Dims& now);
 
-/// A value with its dimensions in another order, with others of one element, or in another shape, which `now` becomes. Nothing where the step takes
-/// elements.
+/// A value with its dimensions in another order, with others of one element, or in another shape, which `now` becomes.
+/// Nothing where the step takes elements.
 std::optional<ir::Value> arranged(ir::Builder& builder, ir::Value made, Dims& now, const ViewStep& step);
 
-/// What the argument of flatten or unflatten is read through, where its value is read through `steps`: elements are taken first, where they
-/// stand at equal steps there. Nothing where they do not.
+/// What the argument of flatten or unflatten is read through, where its value is read through `steps`: elements are
+/// taken first, where they stand at equal steps there. Nothing where they do not.
 std::optional<Steps> taken_before_reshape(const ir::Node& node, const Dims& own, const Dims& shape, const Steps& steps);
 
 }  // namespace epifuse::plan

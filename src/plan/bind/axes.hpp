@@ -1,5 +1,5 @@
-// Axes under identification: a union of axes with splits. Dimensions that were split differently by different values are refined to subaxes
-// that all of them are made of. For shapes.cpp.
+// Axes under identification: a union of axes with splits. Dimensions that were split differently by different values
+// are refined to subaxes that all of them are made of. For shapes.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Masks are operands of the chain, so that a value that does not exist is chosen by 'where' like any other; the operands that they bound refer to
-// them.
+// Masks are operands of the chain, so that a value that does not exist is chosen by 'where' like any other; the
+// operands that they bound refer to them.
 #include "plan/bind/bounds.hpp"
 
 #include <algorithm>

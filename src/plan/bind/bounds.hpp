@@ -11,8 +11,8 @@
 
 namespace epifuse::plan {
 
-/// What elements taken of two values that stand one behind the other, of so many elements each, are of either: nothing of a value that
-/// none is of. Of both where both are needed; of each of these some then do not exist.
+/// What elements taken of two values that stand one behind the other, of so many elements each, are of either: nothing
+/// of a value that none is of. Of both where both are needed; of each of these some then do not exist.
 std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const DimensionMap::Taken& taken, std::int64_t first,
                                                                   std::int64_t second);
 
@@ -31,8 +31,8 @@ std::vector<Lowered::Operand> wrap_masks_of(const Lowered::Operand& operand);
 /// Whether an operand is read only where that mask is true.
 bool is_bounded_by(const Lowered::Operand& operand, const Lowered::Operand& mask);
 
-/// Which of the masks among the operands say where an operand's elements exist, and which operands are indices of others. Empty where all
-/// exist where they lie. `names` are the operands'.
+/// Which of the masks among the operands say where an operand's elements exist, and which operands are indices of
+/// others. Empty where all exist where they lie. `names` are the operands'.
 std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands, const std::vector<std::string>& names);
 
 /// What cannot be read through a view, as errors that say so.

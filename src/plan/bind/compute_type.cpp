@@ -1,5 +1,5 @@
-// f32 holds integers up to 2^24. A chain with an integer result computes in f64 where what it carries may be larger: i32, u32 and i64 operands, and
-// what sums and products of smaller ones can come to.
+// f32 holds integers up to 2^24. A chain with an integer result computes in f64 where what it carries may be larger:
+// i32, u32 and i64 operands, and what sums and products of smaller ones can come to.
 #include "plan/bind/compute_type.hpp"
 
 #include <algorithm>
@@ -110,7 +110,8 @@ std::vector<ir::OperandType> operand_types(std::span<const TensorView> inputs) {
 
 bool computes_in_f64(const ir::Program& program, std::span<const OutputView> outputs,
                      std::span<const TensorView> inputs, const base::InlineVector<std::int64_t, 32>& counts) {
-  // Operands that simplification left unused count too: what a chain computes in must not depend on how it was simplified.
+  // Operands that simplification left unused count too: what a chain computes in must not depend on how it was
+  // simplified.
   bool has_wide_integers = false;
   for (const TensorView& input : inputs) {
     if (input.dtype == DType::f64) return true;

@@ -1,5 +1,5 @@
-// 'take', 'index_select' and 'gather' differ in which dimensions of the result are the index's: the first two have all of these in the place of
-// the table's dimension, the last one has the index's and no others.
+// 'take', 'index_select' and 'gather' differ in which dimensions of the result are the index's: the first two have all
+// of these in the place of the table's dimension, the last one has the index's and no others.
 #include "plan/bind/indices.hpp"
 
 #include "base/text.hpp"

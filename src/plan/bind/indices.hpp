@@ -1,4 +1,5 @@
-// Values that are read at indices: what of the table and of the index is read where such a value is read through a path. For lower.cpp.
+// Values that are read at indices: what of the table and of the index is read where such a value is read through a
+// path. For lower.cpp.
 #pragma once
 
 #include <optional>
@@ -22,8 +23,9 @@ Steps table_steps(const ir::Program& program, ir::Value value, const IndexedShap
 /// The same of the index, whose other dimensions broadcast.
 Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps& then);
 
-/// Of an argument of that shape that broadcasts to the shape `all`, which is read through `steps`: where these only read a dimension at indices in
-/// which the argument has one element, what it is read through. Its other dimensions stay where they are, so that a reduction may stand before it.
+/// Of an argument of that shape that broadcasts to the shape `all`, which is read through `steps`: where these only
+/// read a dimension at indices in which the argument has one element, what it is read through. Its other dimensions
+/// stay where they are, so that a reduction may stand before it.
 std::optional<Steps> beside_index(const Steps& steps, const Dims& own, const Dims& all);
 
 /// The shape of the result, of what is repeated too. Throws Error(invalid_argument) naming the operation.
@@ -33,7 +35,8 @@ Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index);
 ir::Value source_of_index(const ir::Program& program, const ir::Node& reader, ir::Value index);
 
 /// Error(invalid_argument) unless indices have that type.
-/// Throws Error(invalid_argument) unless an 'index_copy' of these shapes puts a source in the place of a destination's elements.
+/// Throws Error(invalid_argument) unless an 'index_copy' of these shapes puts a source in the place of a destination's
+/// elements.
 void check_copied(const ir::Node& node, const Dims& destination, const Dims& index, const Dims& source);
 /// Of an 'index_copy' that something computes with, as an error that says so.
 [[noreturn]] void refuse_written();

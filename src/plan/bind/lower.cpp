@@ -1,8 +1,9 @@
-// Views go down to the operands. A first sweep, from the results to the operands, finds for each value through which views it is read; a second
-// one builds each value once for each of these. Pointwise work between a view and its operands is so done for each view.
+// Views go down to the operands. A first sweep, from the results to the operands, finds for each value through which
+// views it is read; a second one builds each value once for each of these. Pointwise work between a view and its
+// operands is so done for each view.
 //
-// Below a view that is pushed down there is no reduction, with one exception: what takes elements of a reduction's outer dimensions goes
-// on to what is reduced. The rest, which only orders dimensions, stays where it is.
+// Below a view that is pushed down there is no reduction, with one exception: what takes elements of a reduction's
+// outer dimensions goes on to what is reduced. The rest, which only orders dimensions, stays where it is.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -161,8 +162,8 @@ class Lowering {
     return number(joined(shape(value), own, steps(path)));
   }
 
-  // Of a 'cat' that is read through a path: which argument, and through what. Of a path that reads both sides, both arguments, each of which then has
-  // elements that do not exist.
+  // Of a 'cat' that is read through a path: which argument, and through what. Of a path that reads both sides, both
+  // arguments, each of which then has elements that do not exist.
   std::vector<std::pair<ir::Value, int>> sides_of(ir::Value value, int path) {
     const Node& n = node(value);
     const auto sides =
@@ -217,8 +218,8 @@ class Lowering {
     return strided;
   }
 
-  // `made`, which is `arg` through `below`, where its elements exist, else `outside`. Each dimension that has others has a mask, but for those that
-  // `value`, through `path`, has not either: what reads it asks for these.
+  // `made`, which is `arg` through `below`, where its elements exist, else `outside`. Each dimension that has others
+  // has a mask, but for those that `value`, through `path`, has not either: what reads it asks for these.
   Built where_inside(ir::Value value, int path, ir::Value arg, int below, Built made, const Built& outside) {
     const Strided strided = strides_through(arg, below);
     if (strided.is_elsewhere()) return outside;
@@ -238,7 +239,8 @@ class Lowering {
     return made;
   }
 
-  // An operand is read as 0 where a mask of its own is false, but for one that is read at indices or whose type has no 0.
+  // An operand is read as 0 where a mask of its own is false, but for one that is read at indices or whose type has no
+  // 0.
   bool is_outside_already(const Built& outside, const Built& made, const Lowered::Operand& mask) const {
     const Node& n = builder_.node(outside.value);
     const auto read = bounded_.find(made.value);
@@ -312,7 +314,8 @@ class Lowering {
     return {operands_.name_of(read), read.shape};
   }
 
-  // What the argument of a view is read through. Behind a reduction only what takes elements goes down; the rest is left to do.
+  // What the argument of a view is read through. Behind a reduction only what takes elements goes down; the rest is
+  // left to do.
   int path_below(ir::Value value, int path) {
     const Node& n = node(value);
     const Steps all = all_steps(value, path);
@@ -454,7 +457,8 @@ class Lowering {
     return placed(arg, all_steps(value, path), value, path);
   }
 
-  // What is left to do of `rest` behind a reduction: what its first map takes is taken, and where the dimensions go is not done.
+  // What is left to do of `rest` behind a reduction: what its first map takes is taken, and where the dimensions go is
+  // not done.
   Built placed(const Built& taken_already, Steps rest, ir::Value value, int path) {
     auto [made, now] = taken_already;
     if (!rest.empty() && std::holds_alternative<DimensionMap>(rest[0])) {

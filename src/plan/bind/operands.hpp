@@ -1,4 +1,5 @@
-// The operands of a chain without views, under their names: those of the chain with views where they are read as they lie. For lower.cpp.
+// The operands of a chain without views, under their names: those of the chain with views where they are read as they
+// lie. For lower.cpp.
 #pragma once
 
 #include <span>
@@ -29,7 +30,8 @@ class OperandTable {
   bool is_taken(const std::string& name) const;
   /// Null where no operand has that name.
   const Lowered::Operand* find(const std::string& name) const;
-  /// The masks of all operands of which some elements do not exist. One is missing where what asked for it turned out to be a number.
+  /// The masks of all operands of which some elements do not exist. One is missing where what asked for it turned out
+  /// to be a number.
   std::vector<std::string> masks();
   /// The shape to which all broadcast.
   Dims broadcast() const;

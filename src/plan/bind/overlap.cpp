@@ -1,6 +1,7 @@
-// Do two strided views share a byte? That is: has d = Σ a_i·x_i − Σ b_j·y_j, with 0 ≤ x_i < n_i and so on, a solution for one of the
-// few byte distances d that matter? A bounded Diophantine equation: NP-hard in general, instant for tensors. Depth-first search from the
-// largest step, pruned by what the smaller ones can still reach and by their greatest common divisor, with a budget of steps.
+// Do two strided views share a byte? That is: has d = Σ a_i·x_i − Σ b_j·y_j, with 0 ≤ x_i < n_i and so on, a solution
+// for one of the few byte distances d that matter? A bounded Diophantine equation: NP-hard in general, instant for
+// tensors. Depth-first search from the largest step, pruned by what the smaller ones can still reach and by their
+// greatest common divisor, with a budget of steps.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -24,8 +25,8 @@ using Terms = base::InlineVector<Term, std::size_t{2} * kMaxRank>;
 // Views reach no further than 2^60 bytes (check_reach), so those that start further apart than this are apart.
 constexpr std::int64_t kFar = std::int64_t{1} << 62;
 
-// All terms of a view, made positive: a negative step is a positive one from the far end. Returns where the lowest byte lies, from
-// element 0 on. The stride of a dimension of one element may be any number.
+// All terms of a view, made positive: a negative step is a positive one from the far end. Returns where the lowest byte
+// lies, from element 0 on. The stride of a dimension of one element may be any number.
 std::int64_t add_terms(const TensorView& view, Terms& terms) {
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   std::int64_t lowest = 0;
@@ -39,8 +40,9 @@ std::int64_t add_terms(const TensorView& view, Terms& terms) {
   return lowest;
 }
 
-// As few terms as reach the same sums. Σ of 0 … c steps of s has no gaps, so a step of k·s with k ≤ c + 1 only continues it: together they are
-// 0 … c + k·n steps of s. Dimensions of both views that are alike become one term, which keeps the search short.
+// As few terms as reach the same sums. Σ of 0 … c steps of s has no gaps, so a step of k·s with k ≤ c + 1 only
+// continues it: together they are 0 … c + k·n steps of s. Dimensions of both views that are alike become one term,
+// which keeps the search short.
 Terms merged(Terms terms) {
   std::ranges::sort(terms, std::less(), &Term::step);
   Terms found;
@@ -152,8 +154,8 @@ bool overlaps_itself(const TensorView& view) {
     return clear;
   });
   if (nested) return false;
-  // Two different elements differ, in some dimension first (from the largest step), by k ≥ 1 there and by anything in the others:
-  // shift the differences of the others to be non-negative and ask for each such dimension.
+  // Two different elements differ, in some dimension first (from the largest step), by k ≥ 1 there and by anything in
+  // the others: shift the differences of the others to be non-negative and ask for each such dimension.
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   for (std::size_t first = 0; first < terms.size(); ++first) {
     Terms differences = {{terms[first].step, terms[first].count - 1}};

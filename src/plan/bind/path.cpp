@@ -318,7 +318,8 @@ bool follow(Strided& strided, const Steps& steps) {
 
 namespace {
 
-// Where the dimensions of a value go that is broadcast and then read through `steps`. Nothing where these take elements of them, split or merge them.
+// Where the dimensions of a value go that is broadcast and then read through `steps`. Nothing where these take elements
+// of them, split or merge them.
 std::optional<DimensionMap> places_of(const Dims& own, const Dims& all, const Steps& steps) {
   if (std::ranges::find(all, 0) != all.end()) return std::nullopt;
   // Dimensions are told apart by their strides in a dense tensor.

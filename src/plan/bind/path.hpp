@@ -77,8 +77,9 @@ struct Strided {
 /// Whether strides describe what is read through a path, which they then do.
 bool follow(Strided& strided, const Steps& steps);
 
-/// What a value of shape `own` is read through where an operation broadcasts it to the shape `all`, which is read through `steps`. With
-/// `as_it_stands` one map where the steps touch no dimension that the value has: it only says where these go.
+/// What a value of shape `own` is read through where an operation broadcasts it to the shape `all`, which is read
+/// through `steps`. With `as_it_stands` one map where the steps touch no dimension that the value has: it only says
+/// where these go.
 Steps broadcast_through(const Dims& own, const Dims& all, const Steps& steps, bool as_it_stands);
 
 /// As people write it: "x[..., :128]"; broadcasting goes unsaid.

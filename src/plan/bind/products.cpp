@@ -65,7 +65,8 @@ class ProductSplitter {
     needed_ = needed_for(program_, writes, is_product);
   }
 
-  // Products stand first, as they do in the chain. An operand that no value reads still counts for broadcasting, unless a product reads it.
+  // Products stand first, as they do in the chain. An operand that no value reads still counts for broadcasting, unless
+  // a product reads it.
   void declare() {
     for (std::size_t i = 0; i < needed_.size(); ++i) {
       if (!needed_[i] || program_.nodes()[i].op != Op::matmul) continue;

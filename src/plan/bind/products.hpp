@@ -1,5 +1,6 @@
-// Matrix products are taken out of a chain: what is left reads each as an operand. A product's factors are strided views of the user's
-// tensors. Called by api/ before views are lowered; no stage behind it sees a product. docs/internals/plan/gemm.md explains it.
+// Matrix products are taken out of a chain: what is left reads each as an operand. A product's factors are strided
+// views of the user's tensors. Called by api/ before views are lowered; no stage behind it sees a product.
+// docs/internals/plan/gemm.md explains it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace epifuse::plan {
 
-/// Elements of one of the user's tensors. Of a product: matrices in the last two dimensions, batches of them in those before.
+/// Elements of one of the user's tensors. Of a product: matrices in the last two dimensions, batches of them in those
+/// before.
 struct Factor {
   std::size_t input = 0;    ///< of the chain with products
   std::int64_t offset = 0;  ///< of its first element, in bytes from the input's
@@ -55,8 +57,9 @@ struct WithoutProducts {
                                              std::span<const TensorView> results) const;
 };
 
-/// For a chain that has products. Depends on the inputs' types, shapes and strides, and on no address. Throws Error(invalid_argument) for shapes that do
-/// not fit, Error(unsupported) for factors that are computed, and for types that no product has.
+/// For a chain that has products. Depends on the inputs' types, shapes and strides, and on no address. Throws
+/// Error(invalid_argument) for shapes that do not fit, Error(unsupported) for factors that are computed, and for types
+/// that no product has.
 WithoutProducts split_products(const ir::Program& program, std::span<const TensorView> inputs,
                                Views views = Views::real);
 

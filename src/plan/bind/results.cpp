@@ -1,4 +1,5 @@
-// A result that 'cat' joins is written piece by piece. 'index_copy' is written as its source, whose pieces are elements of its destination.
+// A result that 'cat' joins is written piece by piece. 'index_copy' is written as its source, whose pieces are elements
+// of its destination.
 #include "plan/bind/results.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What the results of a chain are written in: one piece each, the slices that 'cat' joins, or the elements of a larger tensor that an index names. For
-// lower.cpp.
+// What the results of a chain are written in: one piece each, the slices that 'cat' joins, or the elements of a larger
+// tensor that an index names. For lower.cpp.
 #pragma once
 
 #include <span>
@@ -17,8 +17,9 @@ struct WrittenValue {
   Lowered::Result is;
 };
 
-/// In the order of the results. `shapes` are those of values; the rest is what computed_from_reductions() and rejoined_rows() give. Throws
-/// Error(unsupported) for an 'index_copy' into what is no operand, and for too many slices.
+/// In the order of the results. `shapes` are those of values; the rest is what computed_from_reductions() and
+/// rejoined_rows() give. Throws Error(unsupported) for an 'index_copy' into what is no operand, and for too many
+/// slices.
 std::vector<WrittenValue> written_values(const ir::Program& program, std::span<const TensorView> inputs,
                                          const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
                                          const std::vector<ir::Value>& rejoined);

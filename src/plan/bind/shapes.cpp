@@ -179,7 +179,8 @@ class Inference {
     return shaped;
   }
 
-  // Operands that are read at the same index have its dimensions, and those that exist at the same positions have these.
+  // Operands that are read at the same index have its dimensions, and those that exist at the same positions have
+  // these.
   const Shaped& asked(int operand) {
     asked_.resize(inputs_.size());
     std::optional<Shaped>& shaped = asked_[static_cast<std::size_t>(operand)];

@@ -1,5 +1,5 @@
-// Shape inference for chains with reductions or shape operations: the shape of every value, and which dimensions of which values are
-// the same one. Called by space.cpp.
+// Shape inference for chains with reductions or shape operations: the shape of every value, and which dimensions of
+// which values are the same one. Called by space.cpp.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct AxisPlaces {
   const AxisPlace* end() const noexcept { return places.data() + count; }
 };
 
-/// An axis is a dimension that all values of the chain agree on: broadcasting identifies dimensions, unflatten splits them. Axes of one
-/// element do not exist.
+/// An axis is a dimension that all values of the chain agree on: broadcasting identifies dimensions, unflatten splits
+/// them. Axes of one element do not exist.
 struct Shapes {
   Dims axes;                                    ///< extents
   base::InlineVector<Dims, 32> values;          ///< shape of each node
@@ -43,12 +43,13 @@ struct Shapes {
   base::InlineVector<AxisPlaces, 8> results;
 };
 
-/// Throws Error(invalid_argument) naming the operation for shapes that do not fit, Error(unsupported) for chains that one pass over the
-/// axes cannot compute.
+/// Throws Error(invalid_argument) naming the operation for shapes that do not fit, Error(unsupported) for chains that
+/// one pass over the axes cannot compute.
 /// For chains without views, but for those that only order the dimensions of a value.
 Shapes infer_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
-/// The shape of each value alone, of any chain. Throws Error(invalid_argument) naming the operation for shapes that do not fit.
+/// The shape of each value alone, of any chain. Throws Error(invalid_argument) naming the operation for shapes that do
+/// not fit.
 std::vector<Dims> value_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
 /// Bits of the dimensions that a reduction of a value of `rank` dimensions takes away.

@@ -10,25 +10,28 @@
 
 namespace epifuse::plan {
 
-/// By dimension of a value: views that together are all of it, each of which reads one side of every 'cat'. One of all where nothing is joined.
+/// By dimension of a value: views that together are all of it, each of which reads one side of every 'cat'. One of all
+/// where nothing is joined.
 using Slices = std::vector<std::vector<DimensionMap::Taken>>;
 
-/// Whether a node of the shape `own` is a sum to a shape that its argument may have been broadcast from, as gradients have it, and has that shape already.
+/// Whether a node of the shape `own` is a sum to a shape that its argument may have been broadcast from, as gradients
+/// have it, and has that shape already.
 bool sums_nothing(const ir::Node& node, const std::vector<Dims>& shapes, const Dims& own);
 
 /// By value: whether it is computed from a reduction's.
 std::vector<bool> computed_from_reductions(const ir::Program& program, const std::vector<Dims>& shapes);
 
-/// By value: of a 'cat' of slices of rows that together have a row's extent, each behind a statistic of its whole row, the value that the statistic is of; of
-/// others kNone. Such a result is no slices, since the row is one: each of its elements is read from the argument that has it.
+/// By value: of a 'cat' of slices of rows that together have a row's extent, each behind a statistic of its whole row,
+/// the value that the statistic is of; of others kNone. Such a result is no slices, since the row is one: each of its
+/// elements is read from the argument that has it.
 std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vector<Dims>& shapes);
 
 /// Of each value of the chain, whose shapes these are, with what computed_from_reductions() and rejoined_rows() give.
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
                               const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined);
 
-/// What an 'unflatten' or 'flatten' reads of its argument for these elements of its own, dimension by dimension; nothing where these are no
-/// elements at equal steps there.
+/// What an 'unflatten' or 'flatten' reads of its argument for these elements of its own, dimension by dimension;
+/// nothing where these are no elements at equal steps there.
 std::optional<std::vector<DimensionMap::Taken>> taken_before(const ir::Node& node, const Dims& argument,
                                                              const Dims& shape,
                                                              const std::vector<DimensionMap::Taken>& taken);
@@ -38,8 +41,9 @@ struct Side {
   std::size_t argument;
   Steps through;
 };
-/// Of a 'cat' along `axis` of values of these shapes, which itself has the shape `all` and is read through `steps`: the arguments that these reach. Of both
-/// each then has elements that do not exist. None where the steps take no elements of a dimension first.
+/// Of a 'cat' along `axis` of values of these shapes, which itself has the shape `all` and is read through `steps`: the
+/// arguments that these reach. Of both each then has elements that do not exist. None where the steps take no elements
+/// of a dimension first.
 std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shapes, int axis, const Steps& steps);
 
 /// Whether all take the same number of elements of each dimension.

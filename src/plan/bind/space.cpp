@@ -247,7 +247,8 @@ void check_kinds(const ir::Program& program, std::span<const TensorView> inputs)
 
 // ---- normal form
 
-// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its vector is known to exist.
+// An operand of no elements has no element that all others share, whatever its strides say: none may be read before its
+// vector is known to exist.
 std::int64_t view_stride(const TensorView& view, int dimension, std::int64_t stride) {
   return view.shape[dimension] == 0 && stride == 0 ? 1 : stride;
 }
@@ -281,7 +282,8 @@ class Normaliser {
   }
 
  private:
-  // True if dimension a should stand outside dimension b: the first operand that tells them apart decides, outputs first.
+  // True if dimension a should stand outside dimension b: the first operand that tells them apart decides, outputs
+  // first.
   bool outside(std::size_t a, std::size_t b) const {
     for (const StridedOperand* strided : passes_) {
       const std::int64_t step_a = step(*strided, a);
@@ -384,7 +386,8 @@ void set_strides(StridedOperand& strided, const TensorView& view, const AxisPlac
   strided.dtype = view.dtype;
   strided.reach = reach_of(view);
   for (const AxisPlace& place : places) {
-    // Where there is nothing to iterate over (no elements, or one along this dimension) a stride may be any number: it is not used.
+    // Where there is nothing to iterate over (no elements, or one along this dimension) a stride may be any number: it
+    // is not used.
     std::int64_t stride = 0;
     if (__builtin_mul_overflow(view.strides[place.dimension], place.factor, &stride)) stride = 0;
     strided.strides[static_cast<std::size_t>(place.axis)] = view_stride(view, place.dimension, stride);

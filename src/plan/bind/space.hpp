@@ -1,5 +1,6 @@
-// Shapes meet the chain: every check of a launch's tensors, broadcasting, and the iteration space that is left after dropping unit
-// dimensions, ordering them as the output lies in memory, and merging. Used by the planner and by the CPU device.
+// Shapes meet the chain: every check of a launch's tensors, broadcasting, and the iteration space that is left after
+// dropping unit dimensions, ordering them as the output lies in memory, and merging. Used by the planner and by the CPU
+// device.
 #pragma once
 
 #include <array>
@@ -17,7 +18,8 @@ namespace epifuse::plan {
 /// The most elements that a launch may have.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
-/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view without elements.
+/// The bytes that a view covers, counted from element 0: from `first` (0 or negative) up to `end`; equal for a view
+/// without elements.
 struct Reach {
   std::int64_t first = 0;
   std::int64_t end = 0;
@@ -68,7 +70,8 @@ struct StridedOperand {
   std::array<std::int64_t, kMaxRank> strides{};  ///< elements per step of each dimension of the space
   /// It is read only where the operands `by` of its ir::Bounds are true, and is 0 elsewhere; or it is rolled.
   bool bounded = false;
-  /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first position that is inside.
+  /// Of what is bounded: the offset at which `data` stands, of the element at the coordinates 0. Of `inside`: the first
+  /// position that is inside.
   std::int64_t origin = 0;
   std::int64_t count = 0;  ///< of `inside`: so many positions are inside, from `origin` on
   /// Of what is bounded: of so many coordinates along its bounded dimensions so many have an element.
@@ -88,10 +91,10 @@ struct Space {
   base::InlineVector<StridedOperand, 8> inputs;  ///< those of the chain, then what is generated
   base::InlineVector<StridedOperand, 8> outputs;
   bool f64 = false;  ///< compute type: f64, else f32
-  /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the value varies over
-  /// (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the dimensions that its argument
-  /// varies over and itself does not. Operands have stride 0 in dimensions that their tensor lacks; an output is written once per element
-  /// of its own span.
+  /// Of chains with reductions or shape operations (empty otherwise), by node: the dimensions of the space that the
+  /// value varies over (bit d: dimension d), and of reductions how many elements become one. A reduction reduces the
+  /// dimensions that its argument varies over and itself does not. Operands have stride 0 in dimensions that their
+  /// tensor lacks; an output is written once per element of its own span.
   base::InlineVector<std::uint32_t, 32> spans;
   base::InlineVector<std::int64_t, 32> counts;
 
@@ -109,8 +112,9 @@ enum class Views {
   abstract,  ///< shapes only: null pointers stand for well-aligned memory that overlaps nothing
 };
 
-/// Throws Error(unsupported) where a result lies over an operand (as the same view: bind() saw to that) whose elements the chain does not read
-/// where it writes them, but at other coordinates of the space: `sum(x * v, axis=1)` over `v`. For kernels; the CPU device copies such operands.
+/// Throws Error(unsupported) where a result lies over an operand (as the same view: bind() saw to that) whose elements
+/// the chain does not read where it writes them, but at other coordinates of the space: `sum(x * v, axis=1)` over `v`.
+/// For kernels; the CPU device copies such operands.
 void check_in_place(const ir::Program& program, const Space& space, std::span<const OutputView> outputs,
                     std::span<const TensorView> inputs);
 
@@ -118,11 +122,12 @@ void check_in_place(const ir::Program& program, const Space& space, std::span<co
 Space bind(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
            Views views = Views::real);
 
-/// The operands with all of their elements, those that do not exist too. Where all exist, these are the views that were given.
+/// The operands with all of their elements, those that do not exist too. Where all exist, these are the views that were
+/// given.
 base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::span<const TensorView> inputs);
 
-/// The outputs as the chain's results: of what is written at indices as many elements as the result has, all at the place of the first. Where there is
-/// none, these are the views that were given.
+/// The outputs as the chain's results: of what is written at indices as many elements as the result has, all at the
+/// place of the first. Where there is none, these are the views that were given.
 base::InlineVector<OutputView, 4> as_written(const ir::Program& program, std::span<const OutputView> outputs);
 
 /// Throws Error(invalid_argument) for operands that no chain takes: too many, or no tensors.
@@ -134,8 +139,8 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
 /// The types of the results by default, for operands of these types and numbers of dimensions.
 std::vector<DType> result_types(const ir::Program& program, std::span<const TensorView> inputs);
 
-/// What the chain computes in for operands of these types and shapes and results of these types, as bind() finds it. Also of a chain that no
-/// one kernel computes: its reductions then count as ones of any length.
+/// What the chain computes in for operands of these types and shapes and results of these types, as bind() finds it.
+/// Also of a chain that no one kernel computes: its reductions then count as ones of any length.
 DType compute_type(const ir::Program& program, std::span<const TensorView> inputs, std::span<const DType> results);
 
 /// By value: a result needs its elements; of the others only the shape counts (the second argument of `along`).
@@ -143,7 +148,8 @@ base::InlineVector<bool, 64> computed_values(const ir::Program& program);
 
 /// Whether both are the same elements of the same memory, in elements of one size.
 bool same_view(const TensorView& a, const TensorView& b);
-/// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as overlapping.
+/// Whether two views share a byte. Exact, but for views so tangled that deciding would take too long: these count as
+/// overlapping.
 bool overlap(const TensorView& a, const TensorView& b);
 /// Whether two different elements of the view share a byte; exact in the same sense.
 bool overlaps_itself(const TensorView& view);

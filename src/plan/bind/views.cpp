@@ -360,7 +360,8 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
   base::InlineVector<TensorView, 8> views;
   for (const Operand& operand : operands) {
     const TensorView& input = inputs[operand.input];
-    // Integers: where there is no memory, the address says how the elements would be aligned. A mask has none, whatever memory there is.
+    // Integers: where there is no memory, the address says how the elements would be aligned. A mask has none, whatever
+    // memory there is.
     constexpr std::uintptr_t kOfMasks = 256;
     const auto address =
         operand.is_mask ? kOfMasks

@@ -1,6 +1,6 @@
-// Views are pushed down to the operands: a chain with views and its tensors become a chain without, over more tensors. Each of these is
-// one of the user's, read from another element on, with other extents and strides; all that plans, emits and runs chains sees nothing
-// but strided operands. docs/internals/plan/views.md explains it.
+// Views are pushed down to the operands: a chain with views and its tensors become a chain without, over more tensors.
+// Each of these is one of the user's, read from another element on, with other extents and strides; all that plans,
+// emits and runs chains sees nothing but strided operands. docs/internals/plan/views.md explains it.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,20 @@ struct DimensionMap {
     std::int64_t start = 0;
     std::int64_t step = 1;
     std::int64_t count = 1;
-    /// Elements from `low` up to `high` exist; of the others the view has what stands outside. Open where all that are taken exist.
+    /// Elements from `low` up to `high` exist; of the others the view has what stands outside. Open where all that are
+    /// taken exist.
     std::int64_t low = kOpenLow;
     std::int64_t high = kOpenHigh;
-    /// Of a dimension that is rolled: so many elements, after the last of which the first comes. Each number above counts on behind the last. 0 of others.
+    /// Of a dimension that is rolled: so many elements, after the last of which the first comes. Each number above
+    /// counts on behind the last. 0 of others.
     std::int64_t period = 0;
     static constexpr std::int64_t kOpenLow = std::numeric_limits<std::int64_t>::min();
     static constexpr std::int64_t kOpenHigh = std::numeric_limits<std::int64_t>::max();
     bool is_bounded() const noexcept { return low != kOpenLow || high != kOpenHigh; }
     /// The same, of which only the elements from `from` up to `end` exist.
     Taken within(std::int64_t from, std::int64_t end) const noexcept;
-    /// The same, counted so that the first element that exists is no multiple of the period away; and plain where no element behind the last is taken.
+    /// The same, counted so that the first element that exists is no multiple of the period away; and plain where no
+    /// element behind the last is taken.
     Taken unrolled() const noexcept;
     friend bool operator==(const Taken&, const Taken&) = default;
   };
@@ -67,7 +70,8 @@ struct Indexed {
   friend bool operator==(const Indexed& a, const Indexed& b) { return a.operation == b.operation; }
 };
 
-/// Elements of one dimension are read at places that follow from positions, several times each: 'repeat_as' with more than one time.
+/// Elements of one dimension are read at places that follow from positions, several times each: 'repeat_as' with more
+/// than one time.
 struct Repeated {
   int dimension = 0;
   ir::Bounds::Repeat repeat;
@@ -75,10 +79,12 @@ struct Repeated {
   friend bool operator==(const Repeated&, const Repeated&) = default;
 };
 
-/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, at indices, or repeated.
+/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, at indices, or
+/// repeated.
 using ViewStep = std::variant<DimensionMap, Dims, Indexed, Repeated>;
 
-/// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of` stands for, as written.
+/// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of`
+/// stands for, as written.
 ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of);
 /// The shape of the result.
 Dims shape_of(const ViewStep& step);
@@ -91,7 +97,8 @@ struct Lowered {
     Dims shape;
     Dims strides;
     std::string text;  ///< as people write it: "x[..., :128]"
-    /// A dimension of which only `count` elements, from `first` on, lie in memory: the offset is that of the first of all that do.
+    /// A dimension of which only `count` elements, from `first` on, lie in memory: the offset is that of the first of
+    /// all that do.
     struct Within {
       int dimension = 0;
       std::int64_t first = 0;
@@ -100,7 +107,8 @@ struct Lowered {
     };
     std::vector<Within> within = {};
     bool is_mask = false;  ///< nothing lies in memory: true where its one dimension of `within` has elements
-    /// A dimension that is rolled. All of its elements lie in memory, and the offset is that of the first of them in the order of reading.
+    /// A dimension that is rolled. All of its elements lie in memory, and the offset is that of the first of them in
+    /// the order of reading.
     struct Wrap {
       int dimension = 0;
       std::int64_t extent = 0;  ///< elements of the dimension
@@ -149,14 +157,15 @@ struct Lowered {
 
   /// These operands in that memory.
   base::InlineVector<TensorView, 8> views(std::span<const TensorView> inputs) const;
-  /// These results in that memory. Throws Error(invalid_argument) for an output in slices of another shape than the result's, and for one of
-  /// 'index_copy' that is not the memory of its operand.
+  /// These results in that memory. Throws Error(invalid_argument) for an output in slices of another shape than the
+  /// result's, and for one of 'index_copy' that is not the memory of its operand.
   base::InlineVector<OutputView, 4> outputs(std::span<const OutputView> outputs,
                                             std::span<const TensorView> inputs) const;
 };
 
-/// For a chain that has views. Depends on the inputs' types, shapes and strides, and on no address. Throws Error(invalid_argument) for views that do not
-/// fit, Error(unsupported) for those that cannot be read where their operands lie.
+/// For a chain that has views. Depends on the inputs' types, shapes and strides, and on no address. Throws
+/// Error(invalid_argument) for views that do not fit, Error(unsupported) for those that cannot be read where their
+/// operands lie.
 Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views = Views::real);
 
 }  // namespace epifuse::plan

@@ -1,5 +1,5 @@
-// The table: what an architecture fixes, from the CUDA C++ Programming Guide's technical specifications per compute capability, and one device
-// of it, by its data sheet.
+// The table: what an architecture fixes, from the CUDA C++ Programming Guide's technical specifications per compute
+// capability, and one device of it, by its data sheet.
 #include "plan/device/machine.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// All that plans and their explanations know of a GPU. api/ fills it from the device at hand; without one it is a device of an architecture.
+// All that plans and their explanations know of a GPU. api/ fills it from the device at hand; without one it is a
+// device of an architecture.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ enum class TensorCores : std::uint8_t {
   other,        ///< by instructions that no kernel here has
 };
 
-/// Of a multiprocessor where nothing else is said. What an architecture fixes comes from the table in machine.cpp; multiprocessors, L2 cache and
-/// bandwidth differ from chip to chip, and whoever has the device overwrites them.
+/// Of a multiprocessor where nothing else is said. What an architecture fixes comes from the table in machine.cpp;
+/// multiprocessors, L2 cache and bandwidth differ from chip to chip, and whoever has the device overwrites them.
 struct Machine {
   int architecture;
   int multiprocessors;  ///< of the device
@@ -30,15 +31,16 @@ struct Machine {
   std::int64_t l2_bytes;  ///< of the device
   double bandwidth;       ///< of the device's memory: bytes per second, by its data sheet
 
-  /// The device that the table has for an architecture, with `found` multiprocessors unless that is 0. Architectures that the table lacks are as the
-  /// next one below; those before the first are as the first.
+  /// The device that the table has for an architecture, with `found` multiprocessors unless that is 0. Architectures
+  /// that the table lacks are as the next one below; those before the first are as the first.
   Machine(int wanted, int found);
   explicit Machine(int wanted) : Machine(wanted, 0) {}
   Machine() : Machine(90) {}
 
   /// Bytes of the L2 cache that a policy's number stands for: it was chosen on an H100, whose cache has 50 MiB.
   std::int64_t of_l2(std::int64_t bytes_of_50_mib) const noexcept;
-  /// Blocks of so many threads, each with so many bytes of shared memory and registers for each thread, that fit a multiprocessor.
+  /// Blocks of so many threads, each with so many bytes of shared memory and registers for each thread, that fit a
+  /// multiprocessor.
   struct Occupancy {
     int blocks;
     const char*

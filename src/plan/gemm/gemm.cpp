@@ -18,7 +18,8 @@ using enum ErrorCode;
 
 constexpr std::int64_t kMapUnit = 16;  // bytes: addresses and strides of what is copied are multiples
 
-// What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers that f32 does not hold, are none.
+// What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers
+// that f32 does not hold, are none.
 constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8});
 constexpr auto kElements =
     std::to_array({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::u8});

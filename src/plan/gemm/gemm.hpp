@@ -1,5 +1,6 @@
-// A matrix product that hosts a chain: result = chain(left @ right^T, operands). The planner says how blocks divide the result, what each operand is
-// to its tiles, and which boxes of tensors the kernel copies. Called by inside.cpp; codegen/gemm/ writes the kernel.
+// A matrix product that hosts a chain: result = chain(left @ right^T, operands). The planner says how blocks divide the
+// result, what each operand is to its tiles, and which boxes of tensors the kernel copies. Called by inside.cpp;
+// codegen/gemm/ writes the kernel.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@
 
 namespace epifuse::plan {
 
-/// Of sm_90a: one warp group of a block copies, two multiply by wgmma. How these share the result. Tiles are 128 bytes deep.
+/// Of sm_90a: one warp group of a block copies, two multiply by wgmma. How these share the result. Tiles are 128 bytes
+/// deep.
 struct WarpGroupTile {
   static constexpr int kThreads = 384;
   static constexpr int kDepthBytes = 128;
@@ -43,7 +45,8 @@ struct WarpGroupTile {
   }
 };
 
-/// Of sm_80 to sm_89 and sm_120: a block of four warps has one tile, and each warp a quarter of it, which it multiplies by mma.sync. Tiles are 64 bytes deep.
+/// Of sm_80 to sm_89 and sm_120: a block of four warps has one tile, and each warp a quarter of it, which it multiplies
+/// by mma.sync. Tiles are 64 bytes deep.
 struct WarpTile {
   static constexpr int kThreads = 128;
   static constexpr int kDepthBytes = 64;
@@ -112,7 +115,8 @@ struct GemmClass {
   int depth() const { return depth_bytes() / static_cast<int>(size_of(factor)); }
   /// Of sums: i32 of i8, else f32.
   DType sums() const { return factor == DType::i8 ? DType::i32 : DType::f32; }
-  /// Whether sums are taken out of the tensor cores, which keep few bits of sums of 8-bit floating-point numbers, and added in f32.
+  /// Whether sums are taken out of the tensor cores, which keep few bits of sums of 8-bit floating-point numbers, and
+  /// added in f32.
   bool promotes() const { return factor == DType::f8e4m3 || factor == DType::f8e5m2; }
   /// Numbers of the depth whose sums are taken out at a time.
   int promoted_depth() const;
@@ -168,15 +172,16 @@ struct GemmPlan {
   std::vector<GemmMap> maps;  ///< left, right of each product, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
 
-  /// The same of other memory, of which all else is equal. `inputs` are those of the chain. Throws Error(invalid_argument) where the result overlaps what is
-  /// still to be read.
+  /// The same of other memory, of which all else is equal. `inputs` are those of the chain. Throws
+  /// Error(invalid_argument) where the result overlaps what is still to be read.
   void move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
                std::span<const TensorView> inputs, const ir::Program& program);
 };
 
-/// `product` names the operand of the chain that stands for left @ right^T; its own view in `inputs` is not looked at. `left` is
-/// [rows, depth], `right` [columns, depth], as in torch.nn.functional.linear, both perhaps with a batch in front.
-/// Throws Error(invalid_argument) for what does not fit, and Error(unsupported) for what this kernel does not do.
+/// `product` names the operand of the chain that stands for left @ right^T; its own view in `inputs` is not looked at.
+/// `left` is [rows, depth], `right` [columns, depth], as in torch.nn.functional.linear, both perhaps with a batch in
+/// front. Throws Error(invalid_argument) for what does not fit, and Error(unsupported) for what this kernel does not
+/// do.
 GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
                    const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine);

@@ -1,4 +1,5 @@
-// The kernel of a product knows a batch, rows and columns. Dimensions before the last two are one of these if they lie in one line.
+// The kernel of a product knows a batch, rows and columns. Dimensions before the last two are one of these if they lie
+// in one line.
 #include "plan/gemm/inside.hpp"
 
 #include <algorithm>
@@ -241,7 +242,8 @@ std::optional<Product> product_read(const Product& whole, const Lowered::Operand
   return made;
 }
 
-// The same chain with its views pushed down to its operands: those of a product are columns of it, each a product of its own.
+// The same chain with its views pushed down to its operands: those of a product are columns of it, each a product of
+// its own.
 std::variant<WithoutProducts, std::string> without_views(const WithoutProducts& split,
                                                          std::span<const TensorView> inputs) {
   static constexpr std::string_view kMoved = "the chain behind the product has views that move its elements";

@@ -1,4 +1,5 @@
-// Whether a product hosts the chain around it, or is computed apart from it. Called by api/, for devices and for explanations.
+// Whether a product hosts the chain around it, or is computed apart from it. Called by api/, for devices and for
+// explanations.
 #pragma once
 
 #include <optional>
@@ -14,7 +15,8 @@
 
 namespace epifuse::plan {
 
-/// What the kernel of one or two products reads and writes: matrices, or one batch of them, of which other dimensions were merged.
+/// What the kernel of one or two products reads and writes: matrices, or one batch of them, of which other dimensions
+/// were merged.
 struct ProductOperands {
   TensorView left;                                       ///< [rows, depth], or with a batch in front
   base::InlineVector<TensorView, kMostProducts> rights;  ///< [columns, depth] likewise
@@ -26,14 +28,14 @@ struct ProductOperands {
 struct Matrices {
   TensorView left, right, result;  ///< [rows, depth], [columns, depth] and [rows, columns], or with a batch in front
 };
-/// Dimensions before the last two as one, of [..., rows, depth] and [..., depth, columns]; nothing if they do not lie in one line. Where all matrices
-/// share the right factor, they are rows of one.
+/// Dimensions before the last two as one, of [..., rows, depth] and [..., depth, columns]; nothing if they do not lie
+/// in one line. Where all matrices share the right factor, they are rows of one.
 std::optional<Matrices> matrices_of(const TensorView& left, const TensorView& right, const OutputView& result);
 /// The same, each with a batch in front; as many products as that takes.
 std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& right, const OutputView& result);
 
-/// The same launch in the form that plan_gemm() takes, or why it has none: a sentence. Its products and shapes are those of a launch that plan_inside()
-/// looked at: strides and addresses count here.
+/// The same launch in the form that plan_gemm() takes, or why it has none: a sentence. Its products and shapes are
+/// those of a launch that plan_inside() looked at: strides and addresses count here.
 std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs);
@@ -45,8 +47,8 @@ struct Inside {
   ProductTimes times;
 };
 
-/// The kernel, or why products and the chain run one after the other: a sentence. One kernel that would take longer than the two is none.
-/// Throws Error(invalid_argument) for what does not fit.
+/// The kernel, or why products and the chain run one after the other: a sentence. One kernel that would take longer
+/// than the two is none. Throws Error(invalid_argument) for what does not fit.
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine);
 

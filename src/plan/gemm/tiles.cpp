@@ -41,7 +41,8 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpGroupTile tile, const
   return std::nullopt;
 }
 
-// Two blocks with fewer stages rather than one with more. Slots stand where the stages were, one for each 16 rows of a warp if they fit.
+// Two blocks with fewer stages rather than one with more. Slots stand where the stages were, one for each 16 rows of a
+// warp if they fit.
 std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Machine& machine) {
   GemmClass fit = made;
   const int most = tile.stages;
@@ -56,16 +57,16 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
   return std::nullopt;
 }
 
-// Operands are copied up to three sub-tiles ahead, and no tile ahead. A group whose turn it is would wait for the sums that are taken out of each stage, and the
-// other would not fill the gap.
+// Operands are copied up to three sub-tiles ahead, and no tile ahead. A group whose turn it is would wait for the sums
+// that are taken out of each stage, and the other would not fill the gap.
 bool is_possible(const GemmClass& made, const WarpGroupTile& tile, int /*instructions*/) {
   constexpr int kPrefetched = 3;
   const int columns = tile.columns / made.count(GemmRole::product);
   if (tile.takes_turns && made.promotes()) return false;
   return tile.blocks * columns / WarpGroupTile::kSubtileColumns > kPrefetched;
 }
-// A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on, and of none with 56. Where sums are taken out,
-// it spilled with 56, and with two products; not with 14.
+// A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
+// and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14.
 bool is_possible(const GemmClass& made, const WarpTile& tile, int instructions) {
   if (tile.tile_rows * tile.columns < 128 * 128) return true;
   if (made.promotes()) return instructions <= 40 && made.count(GemmRole::product) == 1;

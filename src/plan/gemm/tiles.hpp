@@ -15,10 +15,12 @@ struct GemmWork {
   int instructions;                     ///< of the chain, for an element
 };
 
-/// `made` with the tile whose waves take the least time, and as many slots and stages as fit. Nothing if no tile fits a multiprocessor's shared memory.
+/// `made` with the tile whose waves take the least time, and as many slots and stages as fit. Nothing if no tile fits a
+/// multiprocessor's shared memory.
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
-/// What a tile costs that warps multiply, in elements of one of 128 x 128: each element of a small tile takes more copies, and more loads of fragments.
+/// What a tile costs that warps multiply, in elements of one of 128 x 128: each element of a small tile takes more
+/// copies, and more loads of fragments.
 double work_of_warps(int rows, int columns);
 
 }  // namespace epifuse::plan

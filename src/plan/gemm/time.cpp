@@ -1,4 +1,5 @@
-// Counts what each way must do, and divides by rates. docs/internals/plan/gemm.md has the estimates beside measured times.
+// Counts what each way must do, and divides by rates. docs/internals/plan/gemm.md has the estimates beside measured
+// times.
 #include "plan/gemm/time.hpp"
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 namespace epifuse::plan {
 namespace {
 
-// Of a multiprocessor of an H100 at the clock that it keeps under such a load, as measured with products of 8192 x 8192 x 8192 (bench/products.py).
+// Of a multiprocessor of an H100 at the clock that it keeps under such a load, as measured with products of 8192 x 8192
+// x 8192 (bench/products.py).
 constexpr double kFlops16 = 5.3e12;      // of 16-bit numbers, in a second
 constexpr double kFlops8 = 9.3e12;       // of 8-bit ones
 constexpr double kInstructions = 190e9;  // 128 lanes at 1.5 GHz, in a second

@@ -1,4 +1,5 @@
-// How long a product takes that hosts its chain, and how long the two take apart: what decides whether they are one kernel. Called by inside.cpp.
+// How long a product takes that hosts its chain, and how long the two take apart: what decides whether they are one
+// kernel. Called by inside.cpp.
 #pragma once
 
 #include "ir/program.hpp"
@@ -7,8 +8,8 @@
 
 namespace epifuse::plan {
 
-/// Estimates, in seconds: from tiles, bytes and instructions, at the rates that an H100 was measured to keep. Of GPUs whose warps multiply no rate was measured:
-/// both ways are taken to keep the same share of the data sheet's.
+/// Estimates, in seconds: from tiles, bytes and instructions, at the rates that an H100 was measured to keep. Of GPUs
+/// whose warps multiply no rate was measured: both ways are taken to keep the same share of the data sheet's.
 struct ProductTimes {
   double inside;  ///< one kernel
   double apart;   ///< cuBLASLt's product, and then the chain's kernel

@@ -1,5 +1,5 @@
-// Chains without reductions: how threads map to the iteration space, how operands are accessed, how many elements and steps a thread takes, and the
-// grid. The maps that tile two dimensions have files of their own.
+// Chains without reductions: how threads map to the iteration space, how operands are accessed, how many elements and
+// steps a thread takes, and the grid. The maps that tile two dimensions have files of their own.
 #include "plan/pointwise/pointwise.hpp"
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 namespace epifuse::plan {
 namespace {
 
-// Whether vectors of the flat schedule begin anywhere in the rows of a broadcast operand, and so gather its elements one by one.
+// Whether vectors of the flat schedule begin anywhere in the rows of a broadcast operand, and so gather its elements
+// one by one.
 bool gathers_vectors(const KernelClass& kernel, const Space& space, int elements) {
   if (!kernel.map<Flat>() || space.rank() == 0 || space.extents[space.rank() - 1] % elements == 0) return false;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -28,9 +29,10 @@ bool has_runs_of_rows(const KernelClass& kernel) {
   });
 }
 
-// Operands of the whole iteration space that are read element by element: every second column, say, or what is padded. Of those that exist here and
-// there, as the pieces of what is rolled, some together count as one: roll(x, (3, 5), (2, 3)) of f16 took 3.6 of a copy on an H100 with two elements per
-// thread, and 2.0 with eight (a run each, of different commits).
+// Operands of the whole iteration space that are read element by element: every second column, say, or what is padded.
+// Of those that exist here and there, as the pieces of what is rolled, some together count as one: roll(x, (3, 5), (2,
+// 3)) of f16 took 3.6 of a copy on an H100 with two elements per thread, and 2.0 with eight (a run each, of different
+// commits).
 int full_operands_by_element(const KernelClass& kernel, const Space& space) {
   int count = 0;
   double existing = 0;
@@ -62,14 +64,16 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
       if (operand.access != Access::unused && operand.access != Access::uniform) registers += size_in_bytes(operand);
     }
   }
-  // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches best.
+  // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches
+  // best.
   const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
   if (std::ranges::none_of(kernel.outputs, streamed) || !has_one_place_per_row(space)) return 1;
   int elements = elements_of_vector(narrowest, widest);
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
-  // Each load of an operand that is read element by element touches a sector per thread, and those of all elements the same ones again. With 8 elements of
-  // f16 one such operand took 0.98 of a copy on an H200, two 1.49 and four 1.98; with 4 and 2 elements they take 1.04 and 1.24.
+  // Each load of an operand that is read element by element touches a sector per thread, and those of all elements the
+  // same ones again. With 8 elements of f16 one such operand took 0.98 of a copy on an H200, two 1.49 and four 1.98;
+  // with 4 and 2 elements they take 1.04 and 1.24.
   const int by_element = kernel.map<Flat>() ? full_operands_by_element(kernel, space) : 0;
   while (elements > 1 && elements * by_element > kPolicy.thread_elements) elements /= 2;
   if (gathers_vectors(kernel, space, elements)) {
@@ -123,7 +127,8 @@ bool is_half_access(const KernelClass& kernel, const Space& space, int instructi
   return fits && all_half_access(kernel.inputs, space.inputs) && all_half_access(kernel.outputs, space.outputs);
 }
 
-// A memory-bound chain of one big operand and one result of f32, an access of each, and of two broadcast operands at most.
+// A memory-bound chain of one big operand and one result of f32, an access of each, and of two broadcast operands at
+// most.
 bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int instructions) {
   const auto one_access = [&](const OperandPlan& operand) {
     return operand.dtype == DType::f32 && size_in_bytes(operand) * kernel.elements == kAccessBytes;
@@ -140,7 +145,8 @@ bool is_memory_bound_f32(const KernelClass& kernel, const Space& space, int inst
          instructions <= kPolicy.memory_bound_instructions;
 }
 
-// Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among enough elements.
+// Threads enough keep enough bytes in flight; more than one step per thread only shares what a thread costs among
+// enough elements.
 int choose_steps(const KernelClass& kernel, const Space& space, int instructions) {
   bool reads_streams = false;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -177,8 +183,8 @@ int choose_resident_blocks(const KernelClass& kernel, const Space& space, const 
 
 static_assert(kAccessBytes <= static_cast<int>(kAlignmentSeen));
 
-// The widest access that the address allows. Vectors of a linear operand begin at multiples of `elements`, so the base decides; a
-// gathered contiguous one is checked in the kernel, row by row.
+// The widest access that the address allows. Vectors of a linear operand begin at multiples of `elements`, so the base
+// decides; a gathered contiguous one is checked in the kernel, row by row.
 int choose_width(const OperandPlan& operand, const StridedOperand& strided, const Space& space, int elements) {
   if (operand.access == Access::gathered) {
     return has_one_index_per_row(strided, space)
@@ -239,14 +245,15 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
   }
 }
 
-// A class of its own for the usual extents: without the code for vectors that are out of bounds or reach into the next row there is half as much to
-// compile (docs/measurements/notes/cold-start.md).
+// A class of its own for the usual extents: without the code for vectors that are out of bounds or reach into the next
+// row there is half as much to compile (docs/measurements/notes/cold-start.md).
 bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
   return kernel.map<Flat>() != nullptr && (kernel.coordinates > 0 || has_packed(kernel)) && kernel.elements > 1 &&
          space.extents[space.rank() - 1] % kernel.elements == 0;
 }
 
-// Broadcast operands none of whose vectors needs another way: nearly every bias. The other way is a quarter of such a kernel (cold-start.md).
+// Broadcast operands none of whose vectors needs another way: nearly every bias. The other way is a quarter of such a
+// kernel (cold-start.md).
 void find_aligned(KernelClass& kernel, const Space& space) {
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     OperandPlan& input = kernel.inputs[i];

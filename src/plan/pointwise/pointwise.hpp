@@ -1,4 +1,5 @@
-// Plans of chains without reductions. plan.cpp calls plan_pointwise(), explain.cpp why_pointwise(); the rest is for the files of this folder, one for each map that needs one.
+// Plans of chains without reductions. plan.cpp calls plan_pointwise(), explain.cpp why_pointwise(); the rest is for the
+// files of this folder, one for each map that needs one.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@ namespace epifuse::plan {
 /// Class, sizes and grid; plan.space is bound, and nothing else is there yet.
 void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machine);
 
-/// A map that was chosen: the space in the order in which the kernel iterates, and the class without what depends on neither.
+/// A map that was chosen: the space in the order in which the kernel iterates, and the class without what depends on
+/// neither.
 struct Mapped {
   Space space;
   KernelClass kernel;
@@ -31,13 +33,17 @@ std::int64_t tiled_elements(const Space& space, TileSide a, TileSide b);
 void move_dimension(Space& space, int from, int to);
 /// The dimension along which most bytes of inputs are contiguous while all outputs are along the innermost one, or -1.
 int find_input_dimension(const Space& space);
-/// Tiles of that dimension and the innermost one; nothing where most tiles would be empty. Its lanes are chosen with the accesses.
+/// Tiles of that dimension and the innermost one; nothing where most tiles would be empty. Its lanes are chosen with
+/// the accesses.
 std::optional<Mapped> tile_2d(const Space& space, int dimension);
-/// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds aligned.
+/// `elements`, or fewer: as many as every row of every operand that is contiguous along the innermost dimension holds
+/// aligned.
 int aligned_elements(const KernelClass& kernel, const Space& space, int elements);
-/// How many lanes and threads of `kernel` work side by side along the inputs' dimension: full sectors and lines of these inputs.
+/// How many lanes and threads of `kernel` work side by side along the inputs' dimension: full sectors and lines of
+/// these inputs.
 Tiled2D choose_lanes(const KernelClass& kernel, const Space& space);
-/// Tiles that are transposed in shared memory; nothing unless all inputs are contiguous along that dimension and tiles fit. The class is whole.
+/// Tiles that are transposed in shared memory; nothing unless all inputs are contiguous along that dimension and tiles
+/// fit. The class is whole.
 std::optional<Mapped> transpose(const Space& space, int dimension, int instructions);
 
 /// Why threads map to the iteration space as they do. Each map says it beside its planner.

@@ -9,8 +9,8 @@
 namespace epifuse::plan {
 namespace {
 
-// Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few. A tile is about as
-// one of f32: a line of inputs, and vectors of `thread_elements` of the threads that are left.
+// Whether most of the tiles would lie beyond the tensor: thin planes. Nobody minds where there are few. A tile is about
+// as one of f32: a line of inputs, and vectors of `thread_elements` of the threads that are left.
 bool wastes_tiles(const Space& space, int dimension) {
   constexpr int kInputSide = kLineBytes / 4;
   const int output_side = kPolicy.block_threads / kInputSide * kPolicy.thread_elements;

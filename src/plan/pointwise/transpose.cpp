@@ -1,6 +1,6 @@
-// Tiles that are transposed. All full-size inputs are contiguous along a dimension that is not the outputs' innermost, as
-// of a channels-last tensor into a row-major one: the kernel iterates in input order, and results are transposed in a tile
-// of shared memory. Which operand is read how, and the sizes of the tile. Called by pointwise.cpp.
+// Tiles that are transposed. All full-size inputs are contiguous along a dimension that is not the outputs' innermost,
+// as of a channels-last tensor into a row-major one: the kernel iterates in input order, and results are transposed in
+// a tile of shared memory. Which operand is read how, and the sizes of the tile. Called by pointwise.cpp.
 #include <algorithm>
 
 #include "plan/pointwise/pointwise.hpp"
@@ -11,7 +11,8 @@ namespace {
 
 std::int64_t stride_of(const StridedOperand& strided, int d) { return strided.strides[static_cast<std::size_t>(d)]; }
 
-// What varies along both dimensions is as large as a plane: it has to be contiguous along the inputs' dimension. The rest comes from caches.
+// What varies along both dimensions is as large as a plane: it has to be contiguous along the inputs' dimension. The
+// rest comes from caches.
 bool all_contiguous_along(const Space& space, int input, int output) {
   return std::ranges::all_of(space.inputs, [&](const StridedOperand& strided) {
     const bool is_plane = stride_of(strided, input) != 0 && stride_of(strided, output) != 0;
@@ -52,7 +53,8 @@ bool begins_at_sectors(const Space& space) {
       space.outputs, [&](const StridedOperand& strided) { return begins_at(strided, space, output, kSectorBytes); });
 }
 
-// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector holds, and none is written by both.
+// Lines that begin inside sectors are cut where sectors do, each elsewhere: two tiles compute as much as a sector
+// holds, and none is written by both.
 int choose_tile_overlap(const Space& space, int output_side) {
   if (begins_at_sectors(space)) return 0;
   int tile_overlap = 0;
@@ -61,8 +63,9 @@ int choose_tile_overlap(const Space& space, int output_side) {
   return output_side >= kPolicy.least_of_tile_overlap * tile_overlap ? tile_overlap : 0;
 }
 
-// Vectors of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole lines of the cache, or half
-// of one, where lines of results begin inside sectors: the longer the runs of these, the fewer sectors are written in parts.
+// Vectors of 16 bytes of the narrowest operand, whole and aligned wherever they are; as many side by side as read whole
+// lines of the cache, or half of one, where lines of results begin inside sectors: the longer the runs of these, the
+// fewer sectors are written in parts.
 Sizes choose_sizes(const Space& space, int instructions) {
   const int input = space.rank() - 1;
   int narrowest = 8;

@@ -1,5 +1,5 @@
-// A thread group reads a row once, segment by segment, and goes on with the segments' means: when, with how many threads,
-// and why. Called by reduction.cpp.
+// A thread group reads a row once, segment by segment, and goes on with the segments' means: when, with how many
+// threads, and why. Called by reduction.cpp.
 #include <algorithm>
 #include <bit>
 

@@ -1,6 +1,6 @@
-// Sums over rows that keep a row's elements, as the gradients of a norm's weights beside that of its operand: a thread group holds one row after the
-// other, and each thread the sums of its elements, which are the same ones of every row. Called by reduction.cpp.
-// templates/reduction/column_sums.cuh has the code.
+// Sums over rows that keep a row's elements, as the gradients of a norm's weights beside that of its operand: a thread
+// group holds one row after the other, and each thread the sums of its elements, which are the same ones of every row.
+// Called by reduction.cpp. templates/reduction/column_sums.cuh has the code.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMostBlockThreads = 1024;
 constexpr int kMostThreadRegisters = 255;
-// Of a block, where rows have no reduction of their own. With two, the gradients of gelu(x + b) took 11.7 µs for 528 rows of 4096 in bf16, and clusters
-// that hold columns 8.0; with four, for 1056 rows, 14.9 and 15.1 (an H100).
+// Of a block, where rows have no reduction of their own. With two, the gradients of gelu(x + b) took 11.7 µs for 528
+// rows of 4096 in bf16, and clusters that hold columns 8.0; with four, for 1056 rows, 14.9 and 15.1 (an H100).
 constexpr int kFewestTiles = 4;
 
 }  // namespace
@@ -43,8 +43,8 @@ bool ReductionPlanner::choose_column_group(int cluster, int steps) {
   return true;
 }
 
-// Thread groups of a block: as many as its registers allow, but fewer where most multiprocessors would idle; a power of two, so that shapes have few
-// kernels. Those of a block work for one result. 0: they would be no warp.
+// Thread groups of a block: as many as its registers allow, but fewer where most multiprocessors would idle; a power of
+// two, so that shapes have few kernels. Those of a block work for one result. 0: they would be no warp.
 int ReductionPlanner::column_groups() {
   const int most = std::max(column_threads(kernel_.steps) / row_threads().group, 1);
   const std::int64_t results = std::max<std::int64_t>(grid_results(plan_), 1);
@@ -71,8 +71,8 @@ bool ReductionPlanner::hold_columns() {
   bool is_held = false;
   // Vectors of one column meet in a block's shared memory.
   const bool is_of_segments = structure().column_segment != 0;
-  // What a row costs its threads is shared among more elements: layer_norm of rows of 4096 took 1.96 of a copy with one vector of f32 in a thread, 1.67
-  // with two and 1.53 with four (an H200, both gradients; in bf16 2.68, 2.56 and 2.54).
+  // What a row costs its threads is shared among more elements: layer_norm of rows of 4096 took 1.96 of a copy with one
+  // vector of f32 in a thread, 1.67 with two and 1.53 with four (an H200, both gradients; in bf16 2.68, 2.56 and 2.54).
   // Rows without a reduction of their own cost nothing: then more threads hide more of what they wait for.
   const int most_steps = structure().stages == 0 ? kPolicy.most_steps / 2 : kPolicy.most_steps;
   for (int steps = most_steps; steps > 1 && !is_of_segments && !is_held; steps /= 2)
@@ -86,7 +86,8 @@ bool ReductionPlanner::hold_columns() {
   return true;
 }
 
-// Blocks that may share a row: none where vectors of one column meet in a block's shared memory, and 0 where that is too small for them.
+// Blocks that may share a row: none where vectors of one column meet in a block's shared memory, and 0 where that is
+// too small for them.
 int ReductionPlanner::most_column_cluster() {
   if (structure().column_segment == 0) return machine_.cluster_blocks;
   const int vector_bytes = column_sums_of(structure()) * word_bytes(kernel_);

@@ -1,5 +1,5 @@
-// The order of dimensions over which reductions iterate: parallel ones outside, those of the row, and, in outer reductions, parallel ones inside.
-// Called by reduction.cpp.
+// The order of dimensions over which reductions iterate: parallel ones outside, those of the row, and, in outer
+// reductions, parallel ones inside. Called by reduction.cpp.
 #include <algorithm>
 #include <bit>
 

@@ -1,5 +1,5 @@
-// Plans with rows in words and numbers. For plan/explain.cpp, and for the drivers of this folder, each of which says why it
-// has the rows.
+// Plans with rows in words and numbers. For plan/explain.cpp, and for the drivers of this folder, each of which says
+// why it has the rows.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Segments of rows whose reductions are needed again with the segments' elements: the scales of a block format behind a norm. Neighbouring lanes of a
-// warp hold a segment in one step, so that its reductions take no pass and no barrier. Called by reduction.cpp and its neighbours.
+// Segments of rows whose reductions are needed again with the segments' elements: the scales of a block format behind a
+// norm. Neighbouring lanes of a warp hold a segment in one step, so that its reductions take no pass and no barrier.
+// Called by reduction.cpp and its neighbours.
 #include <algorithm>
 #include <bit>
 

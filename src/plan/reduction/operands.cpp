@@ -1,5 +1,6 @@
-// Which elements of rows a thread takes at once, in which widths they move, and what stays in registers or shared memory until later passes need it.
-// Called by planner.hpp's class. docs/internals/plan/reduction.md explains every choice.
+// Which elements of rows a thread takes at once, in which widths they move, and what stays in registers or shared
+// memory until later passes need it. Called by planner.hpp's class. docs/internals/plan/reduction.md explains every
+// choice.
 #include "plan/reduction/operands.hpp"
 
 #include <algorithm>
@@ -52,8 +53,8 @@ Scope ReductionOperands::scope_of_output(std::size_t i) const {
   return structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].scope;
 }
 
-// Consecutive elements per thread. Along a row that begins anywhere, vectors are aligned to the tensor if all of them are dense; in outer reductions,
-// and where an operand has gaps, a vector must divide the run that it may not leave.
+// Consecutive elements per thread. Along a row that begins anywhere, vectors are aligned to the tensor if all of them
+// are dense; in outer reductions, and where an operand has gaps, a vector must divide the run that it may not leave.
 void ReductionOperands::choose_elements() {
   const auto operands = streamed();
   int narrowest = 8;
@@ -70,7 +71,8 @@ void ReductionOperands::choose_elements() {
   kernel_.elements = 1;
   if (full) {
     kernel_.elements = elements_of_vector(narrowest, widest);
-    // A residual's row whose result has 8 bits: 16 elements at a time spill (residual + rms_norm + fp8 in f16: 1.22 of the copy, 8 elements 1.11).
+    // A residual's row whose result has 8 bits: 16 elements at a time spill (residual + rms_norm + fp8 in f16: 1.22 of
+    // the copy, 8 elements 1.11).
     int bytes = 0;
     int several = 0;
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
@@ -97,8 +99,8 @@ void ReductionOperands::choose_elements() {
     if (structure().has_lane_segments()) fit_lane_segments();
     reduction().layout.tensor_aligned = dense && run_length % kernel_.elements != 0;
   } else {
-    // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved one by one, a few of
-    // them share the index arithmetic, and neighbouring threads move neighbours.
+    // Where one dimension lies inside, the last vector may be cut short: its rows do not exist. Then elements are moved
+    // one by one, a few of them share the index arithmetic, and neighbouring threads move neighbours.
     if (!has_one_place_per_row(space_)) {
       kernel_.elements = 1;
     } else if (!transposes_stores() && !writes_at_indices(space_) && reduction().layout.inner == 1 &&
@@ -142,7 +144,8 @@ void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand&
   operand.width = access_width(operand.dtype, kernel_.elements, fits);
 }
 
-// Operands that come from memory stay in registers from pass to pass, unless everything later is made of values that are saved.
+// Operands that come from memory stay in registers from pass to pass, unless everything later is made of values that
+// are saved.
 void ReductionOperands::choose_held() {
   held_bytes_ = loaded_bytes_ = 0;
   reduction().residency.saved.clear();
@@ -156,8 +159,8 @@ void ReductionOperands::choose_held() {
     if (is_needed_later(i)) held_bytes_ += bytes;
   }
   held_bytes_ += static_cast<int>(reduction().residency.saved.size()) * kernel_.elements * word_bytes(kernel_);
-  // What is saved instead of operands waits for all of them (residual + rms_norm + fp8 in f32: 148 bytes spilled and 1.22 of the copy where only
-  // what stays counted, 1.08 so).
+  // What is saved instead of operands waits for all of them (residual + rms_norm + fp8 in f32: 148 bytes spilled and
+  // 1.22 of the copy where only what stays counted, 1.08 so).
   held_bytes_ = std::max({held_bytes_, passes() > 1 ? loaded_bytes_ : loaded_bytes_ / 2, 4});
 }
 
@@ -176,7 +179,8 @@ bool ReductionOperands::is_full_size(std::size_t i) const {
          !is_generated(access) && is_full(space_.inputs[i], space_);
 }
 
-// The arguments of the first pass's accumulators, where they are expensive and needed again. Operands are held, or drawn again, and not saved.
+// The arguments of the first pass's accumulators, where they are expensive and needed again. Operands are held, or
+// drawn again, and not saved.
 void ReductionOperands::choose_saved() {
   Values candidates;
   for (const Accumulator& a : structure().accumulators) {
@@ -227,8 +231,8 @@ int ReductionOperands::reads_of_later_passes() const {
   return reads;
 }
 
-// Of one pass's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take no more registers, or few, and
-// no later pass needs anything else that is held.
+// Of one pass's maximum: they are taken once, below the thread's own, and scaled when the row's is known. If they take
+// no more registers, or few, and no later pass needs anything else that is held.
 void ReductionOperands::hold_exponentials() {
   if (!reduction().is_resident() || reduction().is_in_shared_memory() || structure().has_segments()) return;
   const int word = word_bytes(kernel_);

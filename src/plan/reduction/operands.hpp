@@ -30,7 +30,8 @@ class ReductionOperands {
   void hold_exponentials();
   /// Operands of the elements of a run, a weight per channel: a thread works for the same elements of all runs.
   void find_hoisted();
-  /// Beside column sums: operands that all rows have in common, of which a thread keeps its elements in registers. And the bytes of one vector of them.
+  /// Beside column sums: operands that all rows have in common, of which a thread keeps its elements in registers. And
+  /// the bytes of one vector of them.
   void find_common();
   int common_bytes() const;
 

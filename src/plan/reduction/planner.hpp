@@ -1,6 +1,6 @@
-// Which threads reduce the rows of one launch: the steps of planning after dimensions.cpp (which dimensions are rows) and
-// with operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid; each driver has a file
-// of its own, transposed_store_blocks.cpp results that are transposed, prefetch.cpp what is prefetched.
+// Which threads reduce the rows of one launch: the steps of planning after dimensions.cpp (which dimensions are rows)
+// and with operands.cpp (what a thread takes). reduction.cpp has the order of the steps and the grid; each driver has a
+// file of its own, transposed_store_blocks.cpp results that are transposed, prefetch.cpp what is prefetched.
 // docs/internals/plan/reduction.md explains every choice.
 #pragma once
 
@@ -41,7 +41,8 @@ class ReductionPlanner {
     reduction().structure = std::move(structure);
   }
 
-  /// Iterates in the order of the operands, and transposes results in shared memory; false where that is no way to do it.
+  /// Iterates in the order of the operands, and transposes results in shared memory; false where that is no way to do
+  /// it.
   bool run_transposed_store(const Order& order);
   /// Segments one behind the other, each reduced as if it were a row; false where segments are short, or rows too few.
   bool run_by_segments();

@@ -1,5 +1,5 @@
-// Blocks prefetch what later blocks read, so that memory reads while the blocks before compute and write. Called by reduction.cpp when the
-// grid is known; templates/reduction/prefetch.cuh has the code.
+// Blocks prefetch what later blocks read, so that memory reads while the blocks before compute and write. Called by
+// reduction.cpp when the grid is known; templates/reduction/prefetch.cuh has the code.
 #include <algorithm>
 
 #include "plan/reduction/planner.hpp"

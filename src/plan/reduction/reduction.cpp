@@ -98,7 +98,8 @@ void ReductionPlanner::size_grid() {
   if (combines_nothing()) {
     plan_.column_tiles = 1;
     plan_.tiles = grid_results(plan_);
-    // A block's number counts results: what is reduced over the grid, on either side of the parallel dimensions, takes no part in it.
+    // A block's number counts results: what is reduced over the grid, on either side of the parallel dimensions, takes
+    // no part in it.
     for (int d = 0; d < space_.rank(); ++d)
       if ((structure().across() >> d & 1U) != 0) space_.extents[d] = 1;
   }
@@ -116,7 +117,8 @@ void ReductionPlanner::size_grid() {
   lay_out_workspace(plan_);
 }
 
-// There are grid reductions, but no rows: a block for each result, whose rows do not exist, writes what a reduction of nothing is.
+// There are grid reductions, but no rows: a block for each result, whose rows do not exist, writes what a reduction of
+// nothing is.
 bool ReductionPlanner::combines_nothing() { return structure().across() != 0 && plan_.rows * plan_.row_columns == 0; }
 
 namespace {
@@ -141,9 +143,10 @@ bool writes_while_accumulating(const ir::Program& program, const Structure& stru
   return any && !structure.has_write_pass();
 }
 
-// What the kernel needs no code for: vectors across lines, and vectors that do not exist. That fewer rows are left than a block has thread groups is
-// not asked: the batch size would change the class. Groups without a row compute the first row again and keep it to themselves. Where they would
-// write it, in place of an operand perhaps, vectors that do not exist keep their code.
+// What the kernel needs no code for: vectors across lines, and vectors that do not exist. That fewer rows are left than
+// a block has thread groups is not asked: the batch size would change the class. Groups without a row compute the first
+// row again and keep it to themselves. Where they would write it, in place of an operand perhaps, vectors that do not
+// exist keep their code.
 void find_full_vectors(Plan& plan, const ir::Program& program) {
   KernelClass& kernel = plan.kernel_class;
   ReductionClass& reduction = *kernel.reduction();
@@ -168,7 +171,8 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
           0;
 }
 
-// The first that does: column sums beside results of elements, segment means, iteration in the order of the operands, all else.
+// The first that does: column sums beside results of elements, segment means, iteration in the order of the operands,
+// all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   // Works on a copy: a form that does not apply leaves nothing behind.
   const auto is_adopted = [&](const Structure& other, const auto& run) {

@@ -1,5 +1,5 @@
-// Rows that a thread group holds from the first pass to the last: threads of a warp, a block or a cluster, in registers or
-// in shared memory. Called by reduction.cpp; which drivers they have, how many threads, and why.
+// Rows that a thread group holds from the first pass to the last: threads of a warp, a block or a cluster, in registers
+// or in shared memory. Called by reduction.cpp; which drivers they have, how many threads, and why.
 #include <algorithm>
 #include <bit>
 
@@ -10,8 +10,8 @@
 namespace epifuse::plan {
 namespace {
 
-// Threads of a multiprocessor whose blocks hold several operands of rows in shared memory: the backward pass of batch_norm in bf16 took 1.57 of a copy
-// with 384 of them, and 1.40 with 672 (an H100, rows of 50176 elements).
+// Threads of a multiprocessor whose blocks hold several operands of rows in shared memory: the backward pass of
+// batch_norm in bf16 took 1.57 of a copy with 384 of them, and 1.40 with 672 (an H100, rows of 50176 elements).
 constexpr int kFewestStagedThreads = 768;
 
 }  // namespace
@@ -72,8 +72,8 @@ int ReductionPlanner::group_steps(std::int64_t own, int most) {
   const bool below_f32 = operands_.narrowest_bytes() < 4 && structure().has_write_pass() &&
                          !structure().has_segments() && neighbours() == 1;
   const int threads = below_f32 ? kPolicy.block_threads : kPolicy.small_block_threads;
-  // Half as many where passes work on vectors of several operands, in twice the registers. Rows of a warp keep theirs: x + r, its norm and a grid maximum in
-  // rows of 1024 took 0.935 of a copy, and 1.204 with a block to a row.
+  // Half as many where passes work on vectors of several operands, in twice the registers. Rows of a warp keep theirs:
+  // x + r, its norm and a grid maximum in rows of 1024 took 0.935 of a copy, and 1.204 with a block to a row.
   const int share = holds_several(reduction()) ? 2 : 1;
   const int few = below_f32 ? std::max(few_steps(most) / share, 1) : most;
   int steps = std::min(below_f32 ? 2 : 1, few);
@@ -97,8 +97,8 @@ bool ReductionPlanner::choose_inner_group() {
     kernel_.threads = kPolicy.small_block_threads;
     hold_result_rows(vectors, lane_steps);
   } else if (passes() > 1 && vectors > std::int64_t{large_block_threads(machine_)} * most && !has_lane_segments()) {
-    // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements. If that takes many
-    // blocks still, splitting rows is faster, which has more registers.
+    // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many
+    // elements. If that takes many blocks still, splitting rows is faster, which has more registers.
     const bool again = rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty() &&
                        vectors * staged_bytes(program_, kernel_) > shared_for_rows(machine_, kPolicy.staged_blocks);
     if (again) reduction().residency.saved.clear();
@@ -135,7 +135,8 @@ void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
       std::has_single_bit(static_cast<std::uint64_t>(plan_.rows_per_result));  // few kernels for all shapes
   if (structure().grid == 0 || !is_bucket || has_lane_segments() || grid_results(plan_) < machine_.multiprocessors)
     return;
-  // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes (KernelBench L2 #75).
+  // Lanes side by side read whole lines of memory: rather several rows one after the other than fewer lanes
+  // (KernelBench L2 #75).
   const int most_rows_per_group =
       structure().has_segments() || rounds_to_few_bits(kernel_) ? 1 : kPolicy.most_rows_per_group;
   int group_threads = row_threads().group;
@@ -179,8 +180,8 @@ bool ReductionPlanner::choose_outer_group() {
   return true;
 }
 
-// A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor, where a
-// cluster can have that many; at least as many as it takes to hold the row at all.
+// A row in shared memory: the blocks of a cluster are as many as it takes to have several of them on a multiprocessor,
+// where a cluster can have that many; at least as many as it takes to hold the row at all.
 bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
   const std::int64_t bytes = staged_bytes(program_, kernel_);
   if (bytes == 0) {

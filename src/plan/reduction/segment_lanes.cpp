@@ -33,7 +33,8 @@ std::int64_t most_bytes(const Machine& machine) {
   return !machine.async_copies ? kTileShared - kPolicy.exchange_bytes : shared_for_rows(machine, 2);
 }
 
-// The power of two with which a thread group needs the least time: the more lanes reduce a segment, the fewer segments it takes at once.
+// The power of two with which a thread group needs the least time: the more lanes reduce a segment, the fewer segments
+// it takes at once.
 int lanes_of_segment(const Plan& plan, int group_threads) {
   const std::int64_t vectors = plan.segment_length / plan.kernel_class.elements + 1;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();

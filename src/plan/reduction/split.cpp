@@ -1,5 +1,5 @@
-// Many blocks share a row and read it once per pass: how long their chunks are, how far a pass is behind the one before,
-// and why. Called by looped.cpp and transposed_store_blocks.cpp.
+// Many blocks share a row and read it once per pass: how long their chunks are, how far a pass is behind the one
+// before, and why. Called by looped.cpp and transposed_store_blocks.cpp.
 #include <algorithm>
 
 #include "plan/reduction/explain.hpp"

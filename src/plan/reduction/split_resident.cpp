@@ -1,6 +1,6 @@
-// Rows that blocks hold in their shared memory, each a chunk, and that meet in the workspace: when this is done, how long
-// chunks are, whether enough rows are on the device at a time, and why. Called by reduction.cpp; tuning.cpp asks how many
-// such blocks a multiprocessor has.
+// Rows that blocks hold in their shared memory, each a chunk, and that meet in the workspace: when this is done, how
+// long chunks are, whether enough rows are on the device at a time, and why. Called by reduction.cpp; tuning.cpp asks
+// how many such blocks a multiprocessor has.
 #include <algorithm>
 #include <array>
 
@@ -20,8 +20,8 @@ struct ResidentChunks {
 // Of a block's shared memory: the system's, and an accumulator of four words for each of at most 32 warps.
 constexpr std::int64_t kBesides = kReservedShared + std::int64_t{kWarp} * kAccessBytes;
 
-// Of what rounds to few bits many small blocks. Of rows that they would cut into too many chunks two on a multiprocessor,
-// with which two rows of 15 MB just fit an H100.
+// Of what rounds to few bits many small blocks. Of rows that they would cut into too many chunks two on a
+// multiprocessor, with which two rows of 15 MB just fit an H100.
 std::array<ResidentBlock, 2> forms_of(const KernelClass& kernel, const Machine& machine) {
   if (rounds_to_few_bits(kernel))
     return {{{kPolicy.small_block_threads, kPolicy.few_bits_blocks, kPolicy.chunk_prefetch_bytes},
@@ -33,8 +33,9 @@ std::array<ResidentBlock, 2> forms_of(const KernelClass& kernel, const Machine& 
 // Of a row in chunks of so many vectors.
 std::int64_t chunks_of(const Plan& plan, std::int64_t vectors) { return divide_up(plan.row_vectors, vectors); }
 
-// Steps of a thread, at most `most`. All blocks of a row wait for the last one, whose chunk may hold next to nothing: rather some steps fewer, and a
-// chunk more, than many idle vectors (KernelBench L2 #21 in f16: 18.001 chunks 1.39 of the copy, 20 of a step less 1.20).
+// Steps of a thread, at most `most`. All blocks of a row wait for the last one, whose chunk may hold next to nothing:
+// rather some steps fewer, and a chunk more, than many idle vectors (KernelBench L2 #21 in f16: 18.001 chunks 1.39 of
+// the copy, 20 of a step less 1.20).
 int steps_that_fit(const Plan& plan, int threads, int most) {
   int best = most;
   std::int64_t fewest_idle = -1;
@@ -77,8 +78,9 @@ int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t b
   return static_cast<int>(std::min<std::int64_t>(fit, row_threads_of(machine) / threads));
 }
 
-// A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes: more, and neighbouring
-// threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of the copy, split 1.30).
+// A row in the shared memory of blocks that meet in the workspace. What a thread keeps of a step must be 16 bytes:
+// more, and neighbouring threads meet in the same banks of shared memory (KernelBench L2 #19 in f16, 32 bytes: 1.49 of
+// the copy, split 1.30).
 bool ReductionPlanner::choose_split_resident() {
   // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many elements
   // (KernelBench L2 #19 in f16: 1.04 of the copy, saved 1.28).

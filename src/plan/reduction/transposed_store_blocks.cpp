@@ -21,8 +21,8 @@ bool ReductionPlanner::transpose_columns() {
   return choose_outer_group() && round_steps() && fits_tile() && !is_starved();
 }
 
-// Steps of rows in registers in twos or fours, which move together in shared memory; not where it takes a cluster to hold a row, or many
-// registers.
+// Steps of rows in registers in twos or fours, which move together in shared memory; not where it takes a cluster to
+// hold a row, or many registers.
 bool ReductionPlanner::round_steps() {
   if (reduction().cluster() > 1) return false;
   const int batch = kernel_.steps > 2 ? 4 : kernel_.steps;
@@ -58,8 +58,8 @@ bool ReductionPlanner::fits_tile() {
   return tile + exchange <= kTileShared;
 }
 
-// By where the results' lines begin, of rows that are neighbours in them. Of lines that begin inside sectors the longer a
-// block's run, the fewer sectors are written in parts.
+// By where the results' lines begin, of rows that are neighbours in them. Of lines that begin inside sectors the longer
+// a block's run, the fewer sectors are written in parts.
 TransposedStoreTile ReductionPlanner::transposed_store_tile() {
   for (std::size_t i = 0; i < kernel_.outputs.size() && reduction().stores_lines_of(TransposedStore::Lines::rows);
        ++i) {
@@ -125,8 +125,8 @@ int ReductionPlanner::rows_together() {
   return run * together * operands_.narrowest_bytes() < kSectorBytes ? 0 : together;
 }
 
-// A thread works for one place in all runs, so that its steps are neighbours in the results: about `threads` of a block do. False if it
-// takes too many.
+// A thread works for one place in all runs, so that its steps are neighbours in the results: about `threads` of a block
+// do. False if it takes too many.
 bool ReductionPlanner::share_lines(int threads) {
   const int together = rows_together();
   if (together == 0) return false;

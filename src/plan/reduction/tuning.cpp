@@ -1,5 +1,5 @@
-// How many registers a thread may take, how many steps a pass takes at once, and which loads leave the caches first: what measurements on an H100
-// decided for each form that rows take (docs/measurements/notes/reductions.md).
+// How many registers a thread may take, how many steps a pass takes at once, and which loads leave the caches first:
+// what measurements on an H100 decided for each form that rows take (docs/measurements/notes/reductions.md).
 #include "plan/reduction/tuning.hpp"
 
 #include <algorithm>
@@ -70,9 +70,9 @@ class ReductionTuner {
     return bytes * kernel_.elements * kernel_.steps * reduction_.rows_per_group();
   }
 
-  // As numbers, beside those of the first operand that is held: passes work on a vector of each, and a pair of values of both. group_norm's backward pass
-  // in bf16 spilled 336 bytes without, and took 1.69 of a copy; 1.04 so, with half the vectors to a thread. Rows of a warp's lanes lost by it: silu(x) * r
-  // in blocks of MXFP8 1.84 to 1.90.
+  // As numbers, beside those of the first operand that is held: passes work on a vector of each, and a pair of values
+  // of both. group_norm's backward pass in bf16 spilled 336 bytes without, and took 1.69 of a copy; 1.04 so, with half
+  // the vectors to a thread. Rows of a warp's lanes lost by it: silu(x) * r in blocks of MXFP8 1.84 to 1.90.
   int numbers_of_others() const {
     const auto held = static_cast<int>(std::ranges::count(reduction_.residency.held, true));
     return holds_several(reduction_) && reduction_.threads.group > kWarp ? (held - 1) * 2 * kernel_.elements * 4 : 0;

@@ -1,5 +1,5 @@
-// The numbers of a kernel that are chosen besides its form: registers, unrolling, batches, cache hints. For the planners, which fill them in
-// when everything else of the class is known; codegen writes them.
+// The numbers of a kernel that are chosen besides its form: registers, unrolling, batches, cache hints. For the
+// planners, which fill them in when everything else of the class is known; codegen writes them.
 #pragma once
 
 #include "ir/program.hpp"
@@ -7,7 +7,8 @@
 
 namespace epifuse::plan {
 
-/// Of a kernel with rows whose class is otherwise complete. Also marks the inputs that are read through the read-only cache.
+/// Of a kernel with rows whose class is otherwise complete. Also marks the inputs that are read through the read-only
+/// cache.
 void tune_reduction(Plan& plan, const ir::Program& program, const Machine& machine);
 
 }  // namespace epifuse::plan

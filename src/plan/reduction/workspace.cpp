@@ -1,5 +1,6 @@
-// Memory of kernels with rows: what a thread keeps of a step in shared memory, and what blocks of one launch leave for each other in device memory
-// (signals, accumulators of segments of rows and of grid reductions). Called by reduction.cpp and its neighbours; codegen asks what is held.
+// Memory of kernels with rows: what a thread keeps of a step in shared memory, and what blocks of one launch leave for
+// each other in device memory (signals, accumulators of segments of rows and of grid reductions). Called by
+// reduction.cpp and its neighbours; codegen asks what is held.
 #include <algorithm>
 
 #include "plan/planning.hpp"
@@ -84,8 +85,9 @@ void lay_out_workspace(Plan& plan) {
   const bool shares_grid = reduction.grid && reduction.grid->several_blocks;
   const std::int64_t results = shares_grid ? grid_results(plan) : 0;
   const std::int64_t word = word_bytes(plan.kernel_class);
-  // Signals first, since they must be zero: arrivals of each row; where it is read again a ticket, and arrivals and a flag for each pass. What
-  // blocks have seen of a grid reduction, or of a row of split_resident, whose chunks have states besides: values with a status, two at a time.
+  // Signals first, since they must be zero: arrivals of each row; where it is read again a ticket, and arrivals and a
+  // flag for each pass. What blocks have seen of a grid reduction, or of a row of split_resident, whose chunks have
+  // states besides: values with a status, two at a time.
   if (is_shared) add(Workspace::Use::signals, 0, (is_split_resident ? plan.tiles : 1 + plan.tiles * 2 * passes) * 4);
   if (shares_grid) add(Workspace::Use::grid_arrivals, 0, results * 4);
   const auto value_with_status = [&](int stage) { return divide_up(words(structure, stage) * word, 8) * 16; };
