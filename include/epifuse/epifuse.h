@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-/* Later versions may add functions and numbers. What stands here stays, and structures do not grow (tests/c/abi.txt). */
+/* Later versions may add functions and numbers. What stands here stays, and structures do not grow; tests/c/abi.txt
+ * has it all. */
 
 enum {
   EPIFUSE_OK = 0,
@@ -97,8 +98,8 @@ epifuse_status epifuse_tensor_dense(void* data, epifuse_dtype dtype, int32_t ran
 epifuse_status epifuse_epilogue_parse(const char* text, epifuse_epilogue** out);
 /* The same epilogue, computed with another exactness. */
 epifuse_status epifuse_epilogue_with_math(const epifuse_epilogue* epilogue, epifuse_math math, epifuse_epilogue** out);
-/* The same epilogue, whose launches take the operands in this order: `names` has each operand's name once. Without it the
- * order is that of their first use in the text, so that "x + bias" and "bias + x" differ. */
+/* The same epilogue, whose launches take the operands in this order: `names` has each operand's name once. Without it
+ * the order is that of their first use in the text, so that "x + bias" and "bias + x" differ. */
 epifuse_status epifuse_epilogue_with_inputs(const epifuse_epilogue* epilogue, const char* const* names, size_t count,
                                             epifuse_epilogue** out);
 void epifuse_epilogue_free(epifuse_epilogue* epilogue);
@@ -112,12 +113,12 @@ size_t epifuse_epilogue_scalar_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_scalar_name(const epifuse_epilogue* epilogue, size_t index);
 size_t epifuse_epilogue_result_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_result_name(const epifuse_epilogue* epilogue, size_t index);
-/* The operand whose memory the result is, since 'index_copy' writes into it: its view is the output, too. NULL where the
- * result has memory of its own. */
+/* The operand whose memory the result is, since 'index_copy' writes into it: its view is the output, too. NULL where
+ * the result has memory of its own. */
 const char* epifuse_epilogue_result_destination(const epifuse_epilogue* epilogue, size_t index);
 /* What the results are for such operands: their shapes, and the types that they have by default, PyTorch's promotion
- * (docs/guide/language.md). `results` has epifuse_epilogue_result_count() elements, of which dtype, rank, shape and dense
- * row-major strides are written; data stays. A launch takes outputs of any types. */
+ * (docs/guide/language.md). `results` has epifuse_epilogue_result_count() elements, of which dtype, rank, shape and
+ * dense row-major strides are written; data stays. A launch takes outputs of any types. */
 epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const epifuse_tensor* inputs,
                                         size_t input_count, epifuse_tensor* results);
 
@@ -126,8 +127,8 @@ epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const 
 /* `device` is "auto" (a GPU, or the CPU where there is none), "cpu", "cuda" or "cuda:N". On a GPU the engine works in
  * the calling thread's current context if that belongs to the device, else in the primary one. */
 epifuse_status epifuse_engine_create(const char* device, epifuse_engine** out);
-/* How an engine gets its kernels. The functions that set one option may be called in any order; what is not set is as in
- * epifuse_engine_create(). */
+/* How an engine gets its kernels. The functions that set one option may be called in any order; what is not set is as
+ * in epifuse_engine_create(). */
 typedef struct epifuse_options epifuse_options;
 typedef int32_t epifuse_compile;
 enum {
@@ -162,9 +163,9 @@ typedef struct epifuse_launch {
   size_t workspace_bytes; /* at least epifuse_engine_workspace_bytes(); 0 with a NULL workspace */
 } epifuse_launch;
 
-/* Computes the results. On a GPU it is asynchronous on the stream, and the first launch of a kernel's class compiles; on
- * the CPU the call returns when the results are written. An output may be the same view as an input; any other overlap
- * is refused. Nothing is written where anything does not fit. */
+/* Computes the results. On a GPU it is asynchronous on the stream, and the first launch of a kernel's class compiles;
+ * on the CPU the call returns when the results are written. An output may be the same view as an input; any other
+ * overlap is refused. Nothing is written where anything does not fit. */
 epifuse_status epifuse_engine_launch(epifuse_engine* engine, const epifuse_epilogue* epilogue,
                                      const epifuse_launch* launch);
 /* Compiles, or loads from the cache, the kernel that the launch would use, and launches nothing. */

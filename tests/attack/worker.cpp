@@ -1,7 +1,9 @@
 // The process under attack: it gets kernels through jit::Compiler, checks every image, and prints one line of JSON.
 // attack.py starts it, many at once, with the fake NVRTC and the layer of interpose.cpp. EPIFUSE_CACHE_DIR says where.
-//   worker get FIRST COUNT        the kernels FIRST … FIRST+COUNT-1, once standard input ends: all processes start at once
-//   worker faults ERRNOS          every call of a miss, a store and a hit is struck with each deed: kill, tear, short or an errno
+//   worker get FIRST COUNT        the kernels FIRST … FIRST+COUNT-1, once standard input ends: all processes start at
+//                                 once
+//   worker faults ERRNOS          every call of a miss, a store and a hit is struck with each deed: kill, tear, short
+//                                 or an errno
 //   worker kills COUNT SEED       a process that stores and evicts is killed at COUNT random instants
 //   worker corrupt COUNT SEED     COUNT damaged entries of all kinds: each must be noticed and replaced
 //   worker bound SECONDS          eight processes store more than the limit; hits list no directory

@@ -1,9 +1,11 @@
 // What a commit makes of launches: plan, parameters, source, machine code. One program, built at both commits that
 // ./dev same compares; it reads lines of JSON and writes one line for each, in the same order.
 //
-//   epifuse_describe launches                     a launch (launch.hpp) -> class, grid, workspace, parameters, source; or the error
+//   epifuse_describe launches                     a launch (launch.hpp) -> class, grid, workspace, parameters, source;
+//                                                 or the error
 //   epifuse_describe text                         a launch -> the plan as people read it
-//   epifuse_describe code                         {"source", "architecture"} -> registers, shared memory, spills, and the cubin in hexadecimal
+//   epifuse_describe code                         {"source", "architecture"} -> registers, shared memory, spills, and
+//                                                 the cubin in hexadecimal
 //   epifuse_describe draw --count N --seed S      writes random launches
 //   epifuse_describe corpus FOLDER                writes the launches that the files of a fuzzer's corpus stand for
 #include <algorithm>

@@ -2,9 +2,10 @@
 // type, n the count.
 //   sum    depth * u * sum|x|, none where every partial sum is exact; the ends of the elements' ranges add up
 //   prod   (n + 8) * u relative; over- and underflow of partial products let infinities, zeros and NaN in
-//   var    of (n, mean, M2) merged by Chan's formula: means are off by a few u * |mean| and enter M2 squared, or linearly times a
-//          deviation, so that sqrt(M2) is off by at most kappa * u * sqrt(sum(x^2)). Elements moved by r_i move sqrt(M2) by at most
-//          sqrt(sum(r_i^2)). E[x^2] - E[x]^2 is off by u * E[x^2] without the square root, which these bounds do not let pass.
+//   var    of (n, mean, M2) merged by Chan's formula: means are off by a few u * |mean| and enter M2 squared, or
+//          linearly times a deviation, so that sqrt(M2) is off by at most kappa * u * sqrt(sum(x^2)). Elements moved
+//          by r_i move sqrt(M2) by at most sqrt(sum(r_i^2)). E[x^2] - E[x]^2 is off by u * E[x^2] without the square
+//          root, which these bounds do not let pass.
 #include "support/reductions.hpp"
 
 #include <algorithm>

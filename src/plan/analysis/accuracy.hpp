@@ -10,8 +10,8 @@
 
 namespace epifuse::plan {
 
-/// |found - exact| <= relative * |exact| + absolute. A sum's relative error counts from its largest term: where terms nearly cancel, it
-/// shows. Rounding of f32 operations is not counted: it is what results are compared with.
+/// |found - exact| <= relative * |exact| + absolute. A sum's relative error counts from its largest term: where terms
+/// nearly cancel, it shows. Rounding of f32 operations is not counted: it is what results are compared with.
 struct Error {
   double relative = 0;
   double absolute = 0;
