@@ -89,7 +89,12 @@ void count_on_cpu(Outcome& outcome) {
   for (const TensorInfo& output : outcome.task.outputs) count(output, outcome.traffic.written);
 }
 
-void count_on_gpu(Outcome& outcome) {
+// Of a tensor that is written at indices the plan knows how much is.
+bool writes_at_indices(const Epilogue& tail) {
+  return std::ranges::any_of(tail.destinations(), [](const std::string& operand) { return !operand.empty(); });
+}
+
+void count_by_plan(Outcome& outcome) {
   const Inspection inspection = outcome.task.inspect();
   outcome.traffic = {inspection.plan().bytes_read, inspection.plan().bytes_written};
   outcome.elements = inspection.plan().elements;
@@ -101,7 +106,7 @@ Outcome measure(const BenchOptions& options, const TaskOptions& task) {
   const bool on_cpu = device.kind == Device::Kind::cpu;
   Outcome outcome{make_task(task), device, {}, {}, 0, {}, {}};
   if (!on_cpu || outcome.task.tail.is_elementwise()) outcome.task.inspect();  // refuses what does not fit
-  on_cpu ? count_on_cpu(outcome) : count_on_gpu(outcome);
+  on_cpu && !writes_at_indices(outcome.task.tail) ? count_on_cpu(outcome) : count_by_plan(outcome);
   if (outcome.elements == 0) {
     refuse("nothing to time: the operands broadcast to {}, which has no elements",
            to_string(outcome.task.outputs[0].shape));

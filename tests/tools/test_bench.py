@@ -36,6 +36,7 @@ class Bench(ToolTest):
             (["(x - mean(x, 1, true)) / amax(x)", "x=f32[10,7]"], 70 * 4, 70 * 4, 70),
             (["x + b", "x=f32[8,16]:strides(32,1)", "b=f32[8,16]:strides(0,1)"], 8 * 16 * 4 + 16 * 4, 8 * 16 * 4, 8 * 16),
             (["input x, y; x + 1", "x=f32[8]", "y=f32[8]"], 8 * 4, 8 * 4, 8),
+            (["index_copy(c, 0, i, x * 2)", "c=f32[100,4]", "i=i64[3]", "x=f32[3,4]"], 3 * 4 * 4 + 3 * 8, 3 * 4 * 4, 12),
         ]
         for arguments, read, written, elements in cases:
             with self.subTest(arguments=arguments):
