@@ -93,10 +93,11 @@ def test_keys_go_into_a_paged_cache_with_their_scales():
         x, keys, scales, slots, out=(keys, scales)
     )
     written = slots >= 0
-    assert torch.equal(keys[slots[written]].view(torch.uint8), q[written].view(torch.uint8))
+    codes = keys.view(torch.uint8)  # the oldest PyTorch reads no float8 at indices
+    assert torch.equal(codes[slots[written]], q.view(torch.uint8)[written])
     assert torch.equal(scales[slots[written]], s[written])
     untouched = [row for row in range(10) if row not in slots.tolist()]
-    assert not keys[untouched].view(torch.uint8).any() and not scales[untouched].any()
+    assert not codes[untouched].any() and not scales[untouched].any()
 
 
 def test_a_result_at_indices_needs_the_tensor_that_it_writes_into():
