@@ -129,34 +129,15 @@ def cpu_device(run):
     )
 
 
-def gradient_bytes(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.record("gradient-bytes")]
-    yield Step(
-        "gradient-bytes",
-        script(run, "gradient_bytes.py", "--epifuse", run.build / "tools/epifuse", *output),
-        run.minutes * 60,
-        beside=True,
-    )
+def counted(name):
+    """By plans and machine code: nothing is timed."""
 
+    def steps(run):
+        output = ["--dry-run"] if run.dry else ["--output", run.record(name)]
+        command = script(run, f"{name.replace('-', '_')}.py", "--epifuse", run.build / "tools/epifuse", *output)
+        yield Step(name, command, run.minutes * 60, beside=True)
 
-def quantise_bytes(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.record("quantise-bytes")]
-    yield Step(
-        "quantise-bytes",
-        script(run, "quantise_bytes.py", "--epifuse", run.build / "tools/epifuse", *output),
-        run.minutes * 60,
-        beside=True,
-    )
-
-
-def view_instructions(run):
-    output = ["--dry-run"] if run.dry else ["--output", run.record("view-instructions")]
-    yield Step(
-        "view-instructions",
-        script(run, "view_instructions.py", "--epifuse", run.build / "tools/epifuse", *output),
-        run.minutes * 60,
-        beside=True,
-    )
+    return steps
 
 
 def compile_time(run):
@@ -192,6 +173,13 @@ def trust(run):
 
 H200 = "docs/measurements/h200.md"
 ON_BOTH = ("h100", "h200", record.STUB)
+
+
+def counted_suite(name, what, minutes, table, page):
+    """One that needs the tool alone, and whose one record has its table in one page."""
+    result = Result(name, devices=(record.STUB,), table=f"{table}:TABLE", pages={record.STUB: page})
+    return Suite(name, what, minutes, counted(name), targets=("epifuse_tool",), files=("tools/epifuse",), results=(result,))
+
 
 SUITES = {
     suite.name: suite
@@ -376,53 +364,26 @@ SUITES = {
             files=("tools/epifuse",),
             results=(Result("cpu-device"),),
         ),
-        Suite(
+        counted_suite(
             "gradient-bytes",
             "what backward kernels move beside the least, by their plans",
             2,
-            gradient_bytes,
-            targets=("epifuse_tool",),
-            files=("tools/epifuse",),
-            results=(
-                Result(
-                    "gradient-bytes",
-                    devices=(record.STUB,),
-                    table="table_gradients:TABLE",
-                    pages={record.STUB: "docs/guide/training.md"},
-                ),
-            ),
+            "table_gradients",
+            "docs/guide/training.md",
         ),
-        Suite(
+        counted_suite(
             "quantise-bytes",
             "what kernels of quantising tails move and spend, by their plans and machine code",
             5,
-            quantise_bytes,
-            targets=("epifuse_tool",),
-            files=("tools/epifuse",),
-            results=(
-                Result(
-                    "quantise-bytes",
-                    devices=(record.STUB,),
-                    table="table_quantise:TABLE",
-                    pages={record.STUB: "docs/guide/quantisation.md"},
-                ),
-            ),
+            "table_quantise",
+            "docs/guide/quantisation.md",
         ),
-        Suite(
+        counted_suite(
             "view-instructions",
             "instructions per element of kernels that read through views, beside kernels by hand, from machine code",
             2,
-            view_instructions,
-            targets=("epifuse_tool",),
-            files=("tools/epifuse",),
-            results=(
-                Result(
-                    "view-instructions",
-                    devices=(record.STUB,),
-                    table="table_views:TABLE",
-                    pages={record.STUB: "docs/measurements/views.md"},
-                ),
-            ),
+            "table_views",
+            "docs/measurements/views.md",
         ),
         Suite(
             "checkers",

@@ -80,8 +80,7 @@ class Buffers {
  private:
   // A result, and which tensor of the set it is: it may be an operand's memory.
   std::pair<const HostTensor*, std::size_t> result(const Task& task, std::size_t i) const {
-    if (const int* const under = task.input_under(i))
-      return {&data_.inputs[static_cast<std::size_t>(*under)], static_cast<std::size_t>(*under)};
+    if (const auto under = task.input_under(i)) return {&data_.inputs[*under], *under};
     return {&data_.outputs[i], data_.inputs.size() + i};
   }
   void choose_sets(const Traffic& traffic, std::uint64_t l2_bytes) {

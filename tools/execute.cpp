@@ -35,8 +35,8 @@ void execute_on_gpu(Engine& engine, const Task& task, const HostData& data) {
   for (const HostTensor& input : data.inputs) inputs.push_back(upload(engine, input));
   for (const HostTensor& output : data.outputs) outputs.push_back(upload(engine, output));
   const auto result = [&](std::size_t i) -> OnDevice& {
-    const int* const under = task.input_under(i);
-    return under != nullptr ? inputs[static_cast<std::size_t>(*under)] : outputs[i];
+    const auto under = task.input_under(i);
+    return under ? inputs[*under] : outputs[i];
   };
   std::vector<TensorView> in;
   std::vector<OutputView> out;
@@ -62,14 +62,14 @@ HostData load_all(const Task& task, std::uint64_t seed) {
   HostData data;
   for (const Input& input : task.inputs) data.inputs.push_back(load(input, seed));
   for (std::size_t i = 0; i < task.outputs.size(); ++i) {
-    data.outputs.push_back(task.input_under(i) != nullptr ? HostTensor() : memory_for(task.outputs[i]));
+    data.outputs.push_back(task.input_under(i) ? HostTensor() : memory_for(task.outputs[i]));
   }
   return data;
 }
 
 const HostTensor& result_of(const Task& task, const HostData& data, std::size_t i) {
-  const int* const under = task.input_under(i);
-  return under != nullptr ? data.inputs[static_cast<std::size_t>(*under)] : data.outputs[i];
+  const auto under = task.input_under(i);
+  return under ? data.inputs[*under] : data.outputs[i];
 }
 
 void execute(Engine& engine, const Task& task, const HostData& data) {

@@ -132,8 +132,8 @@ void put_over(Task& task, std::size_t output, std::size_t input) {
   const std::string name = task.outputs[output].name;
   task.outputs[output] = task.inputs[input].info;
   task.outputs[output].name = name;
-  task.over.resize(task.outputs.size(), -1);
-  task.over[output] = static_cast<int>(input);
+  task.over.resize(task.outputs.size());
+  task.over[output] = input;
 }
 
 void choose_outputs(Task& task, const TaskOptions& options) {
@@ -332,9 +332,7 @@ std::vector<TensorView> Task::planned_inputs() const {
 std::vector<OutputView> Task::planned_outputs() const {
   std::vector<OutputView> views;
   for (const TensorInfo& output : outputs) {
-    const int* const under = input_under(views.size());
-    views.push_back(
-        planned_view(output, under != nullptr ? static_cast<std::size_t>(*under) : inputs.size() + views.size()));
+    views.push_back(planned_view(output, input_under(views.size()).value_or(inputs.size() + views.size())));
   }
   return views;
 }

@@ -39,14 +39,14 @@ struct Input {
 
 struct Task {
   Epilogue tail;
-  std::vector<Input> inputs;              ///< in the order of tail.inputs()
-  std::vector<double> scalars;            ///< in the order of tail.scalars()
-  std::vector<TensorInfo> outputs;        ///< in the order of tail.results()
-  std::vector<int> over;                  ///< by output the input whose memory it is, or -1
-  std::optional<Gradient> gradient = {};  ///< of --gradient: `tail` is its backward chain
+  std::vector<Input> inputs;                     ///< in the order of tail.inputs()
+  std::vector<double> scalars;                   ///< in the order of tail.scalars()
+  std::vector<TensorInfo> outputs;               ///< in the order of tail.results()
+  std::vector<std::optional<std::size_t>> over;  ///< by output the input whose memory it is; empty: none has any
+  std::optional<Gradient> gradient = {};         ///< of --gradient: `tail` is its backward chain
 
-  /// The input whose memory output i is, or null.
-  const int* input_under(std::size_t i) const { return i < over.size() && over[i] >= 0 ? &over[i] : nullptr; }
+  /// The input whose memory output i is.
+  std::optional<std::size_t> input_under(std::size_t i) const { return i < over.size() ? over[i] : std::nullopt; }
   /// Views of no memory, for planning: as aligned as the real ones will be, and far from each other.
   std::vector<TensorView> planned_inputs() const;
   std::vector<OutputView> planned_outputs() const;

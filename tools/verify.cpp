@@ -112,11 +112,6 @@ void compare(Verification& sum, const TensorView& found_view, const TensorView& 
   }
 }
 
-// The operand in whose memory a chain writes some elements of a result, or null.
-const int* written_input(const Task& task, std::size_t output) {
-  return task.tail.destinations()[output].empty() ? nullptr : task.input_under(output);
-}
-
 // A chain with reductions is computed again as a whole: any part of a result may depend on all of an operand. So is one
 // over packed tensors, of which no box can be cut.
 Verification verify_whole(const Task& task, const HostData& data) {
@@ -126,15 +121,15 @@ Verification verify_whole(const Task& task, const HostData& data) {
   for (const HostTensor& input : data.inputs) inputs.push_back(input.view());
   for (std::size_t i = 0; i < task.outputs.size(); ++i) {
     const TensorInfo& output = task.outputs[i];
-    const int* const under = written_input(task, i);
-    const Dims strides = under == nullptr ? row_major(output.shape) : output.strides;
+    const auto under = task.input_under(i);
+    const Dims strides = under ? output.strides : row_major(output.shape);
     expected.push_back(HostTensor::uninitialised({output.name, output.dtype, output.shape, strides, output.offset}));
     outputs.push_back(expected.back().view());
-    if (under == nullptr) continue;
+    if (!under) continue;
     // What is written at indices is written again, into a copy.
-    const HostTensor& written = data.inputs[static_cast<std::size_t>(*under)];
+    const HostTensor& written = data.inputs[*under];
     std::memcpy(expected.back().memory(), written.memory(), written.storage().bytes);
-    inputs[static_cast<std::size_t>(*under)] = expected.back().view();
+    inputs[*under] = expected.back().view();
   }
   Engine(Device::cpu()).launch(task.tail, nullptr, outputs, inputs, task.scalars);
   Verification sum;

@@ -450,6 +450,12 @@ Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes
   const std::vector<std::string> destinations = tail_.destinations();
   std::vector<OutputView> outputs;
   for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!destinations[i].empty()) {
+      const auto at = std::ranges::find(tail_.inputs(), destinations[i]) - tail_.inputs().begin();
+      const TensorView& destination = inputs[static_cast<std::size_t>(at)];
+      outputs.emplace_back(nullptr, destination.dtype, destination.shape, destination.strides);
+      continue;
+    }
     const bool fixed = specs[i].order && specs[i].order->size() == shapes[i].size();
     const Dims order = fixed ? *specs[i].order : order_like(inputs, shapes[i]);
     Dims dense, strides = shapes[i];
@@ -457,10 +463,6 @@ Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes
     const Dims steps = row_major(dense);
     for (int k = 0; k < order.size(); ++k) strides[static_cast<int>(order[k])] = steps[k];
     outputs.emplace_back(nullptr, types[i], shapes[i], strides);
-    if (destinations[i].empty()) continue;
-    const auto at = std::ranges::find(tail_.inputs(), destinations[i]) - tail_.inputs().begin();
-    const TensorView& destination = inputs[static_cast<std::size_t>(at)];
-    outputs.back() = OutputView(nullptr, destination.dtype, destination.shape, destination.strides);
   }
   const nb::gil_scoped_release release;
   return {tail_, outputs, inputs, PlanTarget{architecture, multiprocessors}};

@@ -63,8 +63,8 @@ struct Path::Gather {
   Path index;
   std::int64_t stride = 0;
   std::int64_t wrapped = 0;          ///< what is added to a negative index
+  std::int64_t extent = 0;           ///< indices from 0 up to here name an element
   ir::Bounds::Repeat computed = {};  ///< the index, of the position that `index` has
-  std::int64_t extent = 0;           ///< of a result: indices from 0 up to here say where elements are written
 };
 
 struct Path::Wrap {
@@ -85,7 +85,8 @@ Path operand_path(const ir::Program& program, const plan::Space& space, std::siz
   for (const plan::RolledDimension& wrap : strided.wraps)
     path.wraps.push_back({path_of(space.inputs[wrap.behind]), wrap.offset});
   for (const plan::GatheredDimension& gather : strided.gathers)
-    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.computed});
+    path.gathers.push_back(
+        {path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.extent, gather.computed});
   return path;
 }
 
@@ -95,7 +96,7 @@ Path output_path(const plan::Space& space, std::size_t output, const PathOf& pat
   const plan::StridedOperand& strided = space.outputs[output];
   Path path = path_of(strided);
   for (const plan::GatheredDimension& gather : strided.gathers)
-    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, 0, {}, gather.extent});
+    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.extent});
   return path;
 }
 
@@ -308,8 +309,9 @@ class BlockWorker {
     });
   }
 
-  // Adds to the offsets of elements what indices say. That all are in range was checked before.
-  void add_indices(const Path::Gather& gather, std::int64_t first, int n, const std::array<bool, kBlock>& exists,
+  // Adds to the offsets of elements what indices say. An element whose index names none does not exist; of operands all
+  // were found in range before.
+  void add_indices(const Path::Gather& gather, std::int64_t first, int n, std::array<bool, kBlock>& exists,
                    std::array<std::int64_t, kBlock>& offsets) const {
     const auto* base = static_cast<const std::byte*>(gather.index.data);
     for_each_run(gather.index, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
@@ -320,15 +322,18 @@ class BlockWorker {
           offsets[index(done + i)] += gather.computed.at(position) * gather.stride;
           continue;
         }
-        const std::int64_t at = index_at(base, gather.index.dtype, position - gather.index.origin);
-        offsets[index(done + i)] += (at < 0 ? at + gather.wrapped : at) * gather.stride;
+        const std::int64_t given = index_at(base, gather.index.dtype, position - gather.index.origin);
+        const std::int64_t at = given < 0 ? given + gather.wrapped : given;
+        exists[index(done + i)] = at >= 0 && at < gather.extent;
+        if (exists[index(done + i)]) offsets[index(done + i)] += at * gather.stride;
       }
       return true;
     });
   }
 
-  // Run by run of elements that exist, and are read at equal indices; those that do not exist are 0.
-  void load_existing(const Path& path, std::int64_t first, int n, Real* out) const {
+  // Calls visit(offset, stride, i, length) for runs of elements that exist, and lie where equal indices say.
+  template <class Visit>
+  void each_existing(const Path& path, std::int64_t first, int n, const Visit& visit) const {
     std::array<bool, kBlock> exists;
     std::fill_n(exists.begin(), n, true);
     for (const Path& mask : path.masks)
@@ -339,54 +344,38 @@ class BlockWorker {
     for (const Path::Wrap& wrap : path.wraps)
       each_position(wrap.behind, first, n,
                     [&](int i, bool is_behind) { moved[index(i)] += is_behind ? wrap.offset : 0; });
-    const auto* base = static_cast<const std::byte*>(path.data);
-    const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
-    std::fill_n(out, n, Real(0));
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
       for (int i = 0; i < length;) {
         int end = i;
         while (end < length && exists[index(done + end)] && moved[index(done + end)] == moved[index(done + i)]) ++end;
-        if (end > i) {
-          const std::int64_t at = offset + i * stride - path.origin + moved[index(done + i)];
-          function(base + at * static_cast<std::int64_t>(size_of(path.dtype)), stride, end - i, out + done + i);
-        }
+        if (end > i) visit(offset + i * stride - path.origin + moved[index(done + i)], stride, done + i, end - i);
         i = std::max(end, i + 1);
       }
       return true;
     });
   }
 
-  // Element by element, each where its index says; nothing where that is out of range.
-  void store_at_indices(const Path& path, std::int64_t first, int n, const Real* values) const {
-    std::array<std::int64_t, kBlock> moved;
-    std::array<bool, kBlock> exists;
-    std::fill_n(moved.begin(), n, std::int64_t{0});
-    std::fill_n(exists.begin(), n, true);
-    for (const Path::Gather& gather : path.gathers) {
-      const auto* base = static_cast<const std::byte*>(gather.index.data);
-      for_each_run(gather.index, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
-        for (int i = 0; i < length; ++i) {
-          const std::int64_t at = index_at(base, gather.index.dtype, offset + i * stride);
-          exists[index(done + i)] = exists[index(done + i)] && at >= 0 && at < gather.extent;
-          moved[index(done + i)] += at * gather.stride;
-        }
-        return true;
-      });
-    }
+  // Elements that do not exist are 0.
+  void load_existing(const Path& path, std::int64_t first, int n, Real* out) const {
+    const auto* base = static_cast<const std::byte*>(path.data);
+    const auto function = kernels_.loads[static_cast<std::size_t>(path.dtype)];
+    std::fill_n(out, n, Real(0));
+    each_existing(path, first, n, [&](std::int64_t offset, std::int64_t stride, int i, int length) {
+      function(base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride, length, out + i);
+    });
+  }
+
+  // Elements that do not exist are not written.
+  void store_existing(const Path& path, std::int64_t first, int n, const Real* values) const {
     auto* base = static_cast<std::byte*>(const_cast<void*>(path.data));
     const auto function = kernels_.stores[static_cast<std::size_t>(path.dtype)];
-    for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {
-      for (int i = 0; i < length; ++i) {
-        const std::int64_t at = offset + i * stride + moved[index(done + i)];
-        if (exists[index(done + i)])
-          function(values + done + i, 1, base + at * static_cast<std::int64_t>(size_of(path.dtype)), 1);
-      }
-      return true;
+    each_existing(path, first, n, [&](std::int64_t offset, std::int64_t stride, int i, int length) {
+      function(values + i, length, base + offset * static_cast<std::int64_t>(size_of(path.dtype)), stride);
     });
   }
 
   void store(const Path& path, std::int64_t first, int n, const Real* values) {
-    if (!path.gathers.empty()) return store_at_indices(path, first, n, values);
+    if (!path.is_plain()) return store_existing(path, first, n, values);
     auto* base = static_cast<std::byte*>(const_cast<void*>(path.data));  // an output: writable when it was given
     const auto function = kernels_.stores[static_cast<std::size_t>(path.dtype)];
     for_each_run(path, first, n, [&](std::int64_t offset, std::int64_t stride, int done, int length) {

@@ -103,6 +103,8 @@ constexpr bool is_shape(Op op) noexcept {
 constexpr bool is_movement(Op op) noexcept { return (op >= Op::unflatten && op <= Op::view) || op == Op::repeat_as; }
 /// Reads a value at places that the elements of another one name.
 constexpr bool is_indexing(Op op) noexcept { return op >= Op::take && op <= Op::gather; }
+/// The same, and what writes so.
+constexpr bool has_index(Op op) noexcept { return is_indexing(op) || op == Op::index_copy; }
 /// A kernel computes it: no operand, no number, and no mere shape.
 constexpr bool is_computed(Op op) noexcept { return op >= Op::cast && !is_operand(op) && !is_shape(op); }
 /// Of the table of ops.def.

@@ -199,13 +199,7 @@ class Printer {
       const std::string first = operand(node.args[0], 0);
       return fmt::format("cat(({}, {}), {})", first, operand(node.args[1], 0), print_axes(node.shaping.axes));
     }
-    if (is_indexing(node.op)) return indexed(node);
-    if (node.op == Op::index_copy) {
-      const std::string destination = operand(node.args[0], 0);
-      const std::string index = operand(node.args[1], 0);
-      return fmt::format("index_copy({}, {}, {}, {})", destination, node.shaping.axes.at[0], index,
-                         operand(node.args[2], 0));
-    }
+    if (has_index(node.op)) return indexed(node);
     if (node.op == Op::cast) return fmt::format("cast({}, {})", operand(node.args[0], 0), to_string(node.dtype));
     if (node.op == Op::gelu_tanh) return fmt::format("gelu({}, approximate=\"tanh\")", operand(node.args[0], 0));
     return call(node);
@@ -215,9 +209,10 @@ class Printer {
   std::string indexed(const Node& node) {
     const std::string value = operand(node.args[0], 0);
     const std::string index = operand(node.args[1], 0);
+    const std::string source = node.op == Op::index_copy ? ", " + operand(node.args[2], 0) : "";
     const int dim = node.shaping.axes.at[0];
     return node.op == Op::take ? fmt::format("take({}, {}, {})", value, index, dim)
-                               : fmt::format("{}({}, {}, {})", name_of(node), value, dim, index);
+                               : fmt::format("{}({}, {}, {}{})", name_of(node), value, dim, index, source);
   }
 
   // Brackets bind as calls do; within a call nothing needs parentheses.

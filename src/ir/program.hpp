@@ -216,7 +216,7 @@ class Program {
   std::vector<std::string> operand_texts_;
   std::vector<Bounds> bounds_;
   std::vector<Scatter> scatters_;
-  bool reads_elsewhere_ = false;  // joins values, or reads them at indices
+  bool reads_elsewhere_ = false;  // joins values, or reads or writes at indices
   bool has_products_ = false;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;

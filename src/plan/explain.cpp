@@ -262,7 +262,9 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
       const auto index = static_cast<std::size_t>(scatter->index);
       add_reason(summary.operands.back(),
                  fmt::format("; where '{}' says, as the elements of a larger tensor", program.operand_text(index)));
-      summary.operands[index].why = fmt::format("says where '{}' is written", program.result_name(i));
+      std::string& why = summary.operands[index].why;
+      const std::string name = fmt::format("'{}' is written", program.result_name(i));
+      why = why.ends_with("is written") ? why + ", and where " + name : "says where " + name;
     }
   }
   explain_arithmetic(summary, program, kernel);

@@ -31,7 +31,7 @@ enum class Access : std::uint8_t {
   bounded,               ///< some elements do not exist: read where `inside` operands say so, else 0
   inside,    ///< whether the element exists along a dimension: computed of the index that coordinates and strides give
   gathered,  ///< where the elements of `index` operands say; `width` > 1: they are the same for all of a vector
-  index,     ///< no value: read where a `gathered` operand is
+  index,     ///< no value: says where a `gathered` operand is read, or a result written
   bound,     ///< no value: `inside`, where only `bounded` operands ask for it
 };
 std::string_view to_string(Access access) noexcept;

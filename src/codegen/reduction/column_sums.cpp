@@ -68,11 +68,7 @@ std::string ColumnSumsWriter::write_column() const {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
     if (chain.role(value).scope != Scope::column) continue;
-    const std::string name = output_name(program_, i);
-    const std::string offset =
-        kernel_.outputs[i].access == plan::Access::uniform ? "0" : fmt::format("offset_of(at, p.strides_{})", name);
-    body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
-                        chain.reference(value));
+    body += write_one(program_, kernel_, i, offset_at("at"), "at", 0, "  ", chain.reference(value));
   }
   return "// Results of one column: an element of the rows of a result.\n"
          "__device__ __forceinline__ void write_column(const Params& p, const Uniforms& uniforms, Index result, Index "

@@ -95,12 +95,8 @@ std::string LaneSegmentsWriter::write_results(const std::string& indent, std::st
   std::string writes;
   for (const std::size_t i : outputs()) {
     const std::string at = fmt::format("{}.at", position);
-    const OffsetText offset = offset_at(at);
-    writes += written_at(program_, kernel_, i, offset, "", indent + "  ", [&](const std::string& base) {
-      return fmt::format("{}{}[{}] = from_real<{}>({});\n", first_of_missing(kernel_, reduction_.missing[i], at), base,
-                         kernel_.outputs[i].access == plan::Access::uniform ? "0" : offset(output_name(program_, i)),
-                         storage_type(kernel_.outputs[i].dtype), chain_.reference(program_.results()[i].value));
-    });
+    writes += write_one(program_, kernel_, i, offset_at(at), at, reduction_.missing[i], indent + "  ",
+                        chain_.reference(program_.results()[i].value));
   }
   return writes.empty() ? "" : fmt::format("{0}if (writes_segment({1})) {{\n{2}{0}}}\n", indent, position, writes);
 }

@@ -61,6 +61,8 @@ bool ReductionChain::is_per_row(Value value) const {
   return role(value).scope == Scope::row && op != Op::constant && op != Op::scalar && op != Op::count;
 }
 
+namespace {
+
 std::string first_of_missing(const plan::KernelClass& kernel, std::uint32_t missing, std::string_view at) {
   std::vector<std::string> conditions;
   for (int d = 0; d < kernel.coordinates; ++d) {
@@ -69,6 +71,18 @@ std::string first_of_missing(const plan::KernelClass& kernel, std::uint32_t miss
     conditions.push_back(fmt::format("{}[{}]{} == 0", at, d, innermost ? " + k" : ""));
   }
   return conditions.empty() ? "" : fmt::format("if ({}) ", fmt::join(conditions, " && "));
+}
+
+}  // namespace
+
+std::string write_one(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
+                      const OffsetText& offset, std::string_view at, std::uint32_t missing, std::string_view indent,
+                      const std::string& value) {
+  return written_at(program, kernel, i, offset, "", indent, [&](const std::string& base) {
+    return fmt::format("{}{}[{}] = from_real<{}>({});\n", first_of_missing(kernel, missing, at), base,
+                       kernel.outputs[i].access == Access::uniform ? "0" : offset(output_name(program, i)),
+                       storage_type(kernel.outputs[i].dtype), value);
+  });
 }
 
 ReductionPasses::ReductionPasses(const ir::Program& program, const plan::KernelClass& kernel,

@@ -43,9 +43,11 @@ class GridChain : public ReductionChain {
   std::string input(std::size_t i) const override;
 };
 
-/// A condition in front of a store: a result that lacks parallel dimensions is written by their first element. `at`:
-/// coordinates.
-std::string first_of_missing(const plan::KernelClass& kernel, std::uint32_t missing, std::string_view at);
+/// The line that writes one element of output i, of which rows, segments, columns or the grid have one each. `at`: its
+/// coordinates; where the result lacks the dimensions `missing`, whoever stands first in these writes it.
+std::string write_one(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
+                      const OffsetText& offset, std::string_view at, std::uint32_t missing, std::string_view indent,
+                      const std::string& value);
 
 /// The text of passes; they are counted from 0.
 class ReductionPasses {

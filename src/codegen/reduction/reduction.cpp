@@ -494,16 +494,11 @@ class ReductionEmitter {
       uses_uniforms =
           uses_uniforms ||
           (ir::is_operand(node.op) && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::uniform);
-      const std::string name = output_name(program_, i);
       const OffsetText offset = [](std::string_view of) {
         return fmt::format("row_offset(place, p.strides_{}, k)", of);
       };
-      body += written_at(program_, kernel_, i, offset, "", "    ", [&](const std::string& base) {
-        return fmt::format("{}{}[{}] = from_real<{}>({});\n",
-                           first_of_missing(kernel_, reduction_.missing[i], "place.at"), base,
-                           kernel_.outputs[i].access == Access::uniform ? "0" : offset(name),
-                           storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
-      });
+      body +=
+          write_one(program_, kernel_, i, offset, "place.at", reduction_.missing[i], "    ", chain_.reference(value));
     }
     return "// Results of one element per row: one thread of the group writes them.\n"
            "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "

@@ -497,13 +497,8 @@ std::string ReductionStages::write_segment() {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
     if (chain_.role(value).scope != Scope::segment) continue;
-    const OffsetText offset = offset_at("segment.at");
-    body += written_at(program_, kernel_, i, offset, "", "  ", [&](const std::string& base) {
-      return fmt::format("{}{}[{}] = from_real<{}>({});\n",
-                         first_of_missing(kernel_, reduction_.missing[i], "segment.at"), base,
-                         kernel_.outputs[i].access == plan::Access::uniform ? "0" : offset(output_name(program_, i)),
-                         storage_type(kernel_.outputs[i].dtype), chain_.reference(value));
-    });
+    body += write_one(program_, kernel_, i, offset_at("segment.at"), "segment.at", reduction_.missing[i], "  ",
+                      chain_.reference(value));
   }
   return means + fmt::format(
                      "// Results of one element per segment: one thread of those that know it writes them.\n"
@@ -544,12 +539,7 @@ std::string ReductionStages::write_grid() const {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
     if (chain.role(value).scope != Scope::grid) continue;
-    const std::string name = output_name(program_, i);
-    const std::string offset = kernel_.outputs[i].access == plan::Access::uniform
-                                   ? "0"
-                                   : fmt::format("offset_of(place.at, p.strides_{})", name);
-    body += fmt::format("  p.{}[{}] = from_real<{}>({});\n", name, offset, storage_type(kernel_.outputs[i].dtype),
-                        chain.reference(value));
+    body += write_one(program_, kernel_, i, offset_at("place.at"), "place.at", 0, "  ", chain.reference(value));
   }
   return "// Results of grid reductions.\n__device__ __forceinline__ void write_grid(const Params& p, const Uniforms& "
          "uniforms, const Place& "

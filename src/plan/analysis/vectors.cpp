@@ -15,6 +15,10 @@ bool is_aligned(const StridedOperand& strided, const Space& space, int run, int 
   for (int d = 0; d < space.rank(); ++d) {
     if (d != run && space.extents[d] > 1 && strided.strides[static_cast<std::size_t>(d)] % width != 0) return false;
   }
+  return has_aligned_rows(strided, width);
+}
+
+bool has_aligned_rows(const StridedOperand& strided, int width) {
   return std::ranges::all_of(strided.gathers, [&](const auto& gather) { return gather.stride % width == 0; });
 }
 
@@ -27,21 +31,25 @@ bool has_aligned_existing(const StridedOperand& strided, const Space& space) {
   return has_runs(strided, space) && strided.origin % width == 0 && is_aligned(strided, space, space.rank() - 1, width);
 }
 
-bool has_one_index_per_row(const StridedOperand& strided, const Space& space) {
-  if (strided.bounded || !has_runs(strided, space)) return false;
+namespace {
+
+// Whether its indices are the same along the innermost dimension.
+bool has_indices_per_row(const StridedOperand& strided, const Space& space) {
   const auto inner = static_cast<std::size_t>(space.rank()) - 1;
   return std::ranges::all_of(strided.gathers,
                              [&](const auto& gather) { return space.inputs[gather.index].strides[inner] == 0; });
 }
 
+}  // namespace
+
+bool has_one_index_per_row(const StridedOperand& strided, const Space& space) {
+  return !strided.bounded && has_runs(strided, space) && has_indices_per_row(strided, space);
+}
+
 bool has_one_place_per_row(const Space& space) {
-  const int inner = space.rank() - 1;
-  if (inner < 0) return true;
-  return std::ranges::all_of(space.outputs, [&](const StridedOperand& output) {
-    return std::ranges::all_of(output.gathers, [&](const auto& gather) {
-      return space.inputs[gather.index].strides[static_cast<std::size_t>(inner)] == 0;
-    });
-  });
+  return space.rank() == 0 || std::ranges::all_of(space.outputs, [&](const StridedOperand& output) {
+           return has_indices_per_row(output, space);
+         });
 }
 
 bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements) {

@@ -33,6 +33,10 @@ int access_width(DType dtype, int elements, const Fits& fits) {
 bool begins_aligned(const StridedOperand& strided, int width);
 /// Whether accesses of `width` elements are aligned wherever they begin: at multiples of `width` along dimension `run`.
 bool is_aligned(const StridedOperand& strided, const Space& space, int run, int width);
+/// The same of the accesses that a vector of so many elements is made of.
+bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements);
+/// Whether accesses of `width` elements may begin where rows do that indices name. True where there is no index.
+bool has_aligned_rows(const StridedOperand& strided, int width);
 /// Whether neighbours along the innermost dimension lie side by side.
 bool has_runs(const StridedOperand& strided, const Space& space);
 /// Of an operand that is bounded: whether vectors all of which exist are aligned.
@@ -42,8 +46,6 @@ bool has_aligned_existing(const StridedOperand& strided, const Space& space);
 bool has_one_index_per_row(const StridedOperand& strided, const Space& space);
 /// Whether each result that is written at indices has the same one for all of a row of the innermost dimension.
 bool has_one_place_per_row(const Space& space);
-/// The same of the accesses that a vector of so many elements is made of.
-bool has_aligned_vectors(const StridedOperand& strided, const Space& space, int run, int elements);
 /// Whether lines along `run` consist of aligned accesses of `width` elements.
 bool has_aligned_lines(const StridedOperand& strided, const Space& space, int run, int width);
 /// Whether lines along `run` begin at multiples of so many bytes.

@@ -14,7 +14,9 @@ using base::fail;
 using enum ErrorCode;
 using Given = DimensionMap::Given;
 
-int dimension_of(const ir::Node& node, int rank) {
+}  // namespace
+
+int indexed_dimension(const ir::Node& node, int rank) {
   const int axis = node.shaping.axes.at[0];
   if (axis < -rank || axis >= rank) {
     fail(invalid_argument, "'{}' {} dimension {} at indices, but its argument has {} dimension{}",
@@ -23,11 +25,9 @@ int dimension_of(const ir::Node& node, int rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
-}  // namespace
-
 Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index) {
   if (node.op == ir::Op::repeat_as) return repeated_shape(node, table, index);
-  const int dimension = dimension_of(node, table.size());
+  const int dimension = indexed_dimension(node, table.size());
   if (node.op != ir::Op::gather) {
     if (table.size() - 1 + index.size() > kMaxRank) {
       fail(invalid_argument, "'{}' would give a value of {} dimensions; at most {} are supported",
@@ -55,7 +55,7 @@ Steps table_steps(const ir::Program& program, ir::Value value, const IndexedShap
                   const Steps& then) {
   const ir::Node& node = program.node(value);
   const bool is_like_index = node.op == ir::Op::gather;
-  Indexed indexed{.dimension = dimension_of(node, shapes.table.size()),
+  Indexed indexed{.dimension = indexed_dimension(node, shapes.table.size()),
                   .count = is_like_index ? 1 : shapes.index.size(),
                   .shape = shapes.result,
                   .operation = value,
@@ -73,7 +73,7 @@ Steps table_steps(const ir::Program& program, ir::Value value, const IndexedShap
 
 Steps index_steps(const ir::Node& node, const IndexedShapes& shapes, const Steps& then) {
   if (node.op == ir::Op::gather) return then;
-  const int dimension = dimension_of(node, shapes.table.size());
+  const int dimension = indexed_dimension(node, shapes.table.size());
   DimensionMap map = DimensionMap::whole(shapes.index);
   map.given.clear();
   for (int d = 0; d < shapes.result.size(); ++d) {
@@ -101,10 +101,8 @@ std::optional<Steps> beside_index(const Steps& steps, const Dims& own, const Dim
   return joined(taking(taken), own, {});
 }
 
-int written_dimension(const ir::Node& node, const Dims& destination) { return dimension_of(node, destination.size()); }
-
 void check_copied(const ir::Node& node, const Dims& destination, const Dims& index, const Dims& source) {
-  const int dimension = dimension_of(node, destination.size());
+  const int dimension = indexed_dimension(node, destination.size());
   bool fits = index.size() == 1 && source.size() == destination.size();
   for (int d = 0; fits && d < source.size(); ++d) fits = source[d] == (d == dimension ? index[0] : destination[d]);
   if (fits) return;

@@ -34,14 +34,16 @@ Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index);
 /// The operand that an index of `reader` is, perhaps through views. Error(unsupported) where it is none.
 ir::Value source_of_index(const ir::Program& program, const ir::Node& reader, ir::Value index);
 
-/// Error(invalid_argument) unless indices have that type.
+/// The dimension of a value of so many along which an operation reads or writes at indices. Throws
+/// Error(invalid_argument) where there is none.
+int indexed_dimension(const ir::Node& node, int rank);
 /// Throws Error(invalid_argument) unless an 'index_copy' of these shapes puts a source in the place of a destination's
 /// elements.
 void check_copied(const ir::Node& node, const Dims& destination, const Dims& index, const Dims& source);
 /// Of an 'index_copy' that something computes with, as an error that says so.
 [[noreturn]] void refuse_written();
-/// The dimension of the destination along which an 'index_copy' writes.
-int written_dimension(const ir::Node& node, const Dims& destination);
+
+/// Error(invalid_argument) unless indices have that type.
 void check_index_type(const ir::Node& node, const std::string& name, DType dtype);
 
 /// What cannot be read at indices, as errors that say so.

@@ -48,7 +48,7 @@ void place(const ir::Program& program, std::span<const TensorView> inputs, const
   }
   const auto index = static_cast<std::size_t>(program.node(source_of_index(program, node, node.args[1])).ordinal);
   check_index_type(node, program.inputs()[index], inputs[index].dtype);
-  const int dimension = written_dimension(node, destination_shape);
+  const int dimension = indexed_dimension(node, destination_shape.size());
   result.shape = destination_shape;
   if (!result.taken.empty()) result.taken[static_cast<std::size_t>(dimension)] = {0, 1, destination_shape[dimension]};
   result.placed = {
@@ -71,15 +71,16 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
   const auto is_placed = [&](ir::Value value) { return program.node(value).op == ir::Op::index_copy; };
   const auto written = [&](ir::Value value) { return is_placed(value) ? program.node(value).args[2] : value; };
   const bool is_pointwise = !generates_or_reduces(program, reduces);
-  bool is_cut =
-      false;  // some index's dimension is: then all results of a pointwise chain are whole, as kernels have one shape
+  // Some index's dimension is: then all results of a pointwise chain are whole, as its kernels have one shape.
+  bool is_cut = false;
   std::vector<AllTaken> taken;
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const ir::Value value = program.results()[i].value;
     AllTaken& all = taken.emplace_back(all_of(slices[static_cast<std::size_t>(written(value))], kMostSlices));
     if (all.empty()) refuse_slices(program.result_name(i), kMostSlices);
-    const bool is_cut_here = is_placed(value) && takes_along(all, written_dimension(program.node(value), shape(value)),
-                                                             shape(written(value)));
+    const bool is_cut_here =
+        is_placed(value) &&
+        takes_along(all, indexed_dimension(program.node(value), shape(value).size()), shape(written(value)));
     if (is_cut_here || (all.size() > 1 && is_pointwise && !have_one_size(all))) all = {{}};
     is_cut = is_cut || is_cut_here;
   }
@@ -88,14 +89,15 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
     const ir::Value value = program.results()[i].value;
     const Dims& own = shape(written(value));
     if (is_cut && is_pointwise) taken[i] = {{}};
+    const std::string name = program.result_name(i);
     for (const std::vector<Taken>& one : taken[i]) {
-      const Steps through = taken[i].size() == 1 ? Steps() : joined(taking(one), own, {});
-      const std::string name = program.result_name(i);
-      values.push_back({written(value),
-                        through,
-                        {i, own, through.empty() ? std::vector<Taken>() : one,
-                         through.empty() ? name : plan::text_of(name, own, through)}});
-      if (is_placed(value)) place(program, inputs, shapes, value, values.back().is);
+      WrittenValue& made = values.emplace_back(WrittenValue{written(value), {}, {i, own, {}, name}});
+      if (taken[i].size() > 1) {
+        made.through = joined(taking(one), own, {});
+        made.is.taken = one;
+        made.is.text = plan::text_of(name, own, made.through);
+      }
+      if (is_placed(value)) place(program, inputs, shapes, value, made.is);
     }
   }
   return values;

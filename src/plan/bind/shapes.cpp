@@ -101,17 +101,9 @@ class Inference {
       check_elements(node, values_.back().shape);
     }
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
-      if (const ir::Scatter* scatter = program_.scatter_of(i)) place(program_.results()[i].value, *scatter);
-    }
-  }
-
-  // What an index says where it is written has the index's dimension.
-  void place(ir::Value result, const ir::Scatter& scatter) {
-    const Shaped& index = asked(scatter.index);
-    const Shaped& written = value(result);
-    for (int d = 0; d < index.shape.size(); ++d) {
-      if (index.axis(d) != kNoAxis && !table_.identify(written.axis(d), index.axis(d)))
-        refuse_split(program_.node(result), index.shape[d]);
+      const ir::Value value = program_.results()[i].value;
+      if (const ir::Scatter* scatter = program_.scatter_of(i))
+        share_dimensions(program_.node(value), this->value(value), scatter->index);
     }
   }
 
@@ -164,13 +156,18 @@ class Inference {
         refuse_split(node, positions.shape[0]);
     }
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
-      const Shaped& index = asked(gather.index);
-      for (int d = 0; !gather.computed.exists() && d < index.shape.size(); ++d) {
-        if (index.axis(d) == kNoAxis) continue;
-        if (!table_.identify(shaped.axis(d), index.axis(d))) refuse_split(node, index.shape[d]);
-      }
+      if (!gather.computed.exists()) share_dimensions(node, shaped, gather.index);
     }
     return shaped;
+  }
+
+  // What is read or written where an index says has the index's dimensions.
+  void share_dimensions(const Node& node, const Shaped& shaped, int index) {
+    const Shaped& of_index = asked(index);
+    for (int d = 0; d < of_index.shape.size(); ++d) {
+      if (of_index.axis(d) != kNoAxis && !table_.identify(shaped.axis(d), of_index.axis(d)))
+        refuse_split(node, of_index.shape[d]);
+    }
   }
 
   Shaped fresh(const Dims& shape) {

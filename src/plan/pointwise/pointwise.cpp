@@ -196,9 +196,7 @@ int choose_width(const OperandPlan& operand, const StridedOperand& strided, cons
   const bool is_existing = operand.access == Access::bounded && has_runs(strided, space);
   if (!is_streamed(operand.access) && !is_existing) return 1;
   return access_width(operand.dtype, elements, [&](int width) {
-    const auto is_multiple = [&](const auto& gather) { return gather.stride % width == 0; };
-    return (operand.access != Access::linear || begins_aligned(strided, width)) &&
-           std::ranges::all_of(strided.gathers, is_multiple);
+    return (operand.access != Access::linear || begins_aligned(strided, width)) && has_aligned_rows(strided, width);
   });
 }
 
@@ -213,7 +211,7 @@ int choose_random_width(const OperandPlan& operand, const StridedOperand& stride
   });
 }
 
-// One element alone, beside what is written at indices, is a row of its own.
+// A result of one element has strides of 0. Kernels that go row by row write it as any other.
 Access classify_written(const StridedOperand& strided, const Space& space, const Strides& dense, bool is_flat) {
   const Access access = classify_result(strided, space, dense, is_flat);
   return access == Access::uniform ? Access::strided : access;

@@ -195,7 +195,7 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
   ReductionPlanner(plan, program, std::move(structure), machine).run();
 }
 
-// What many rows give is written when the last of them is known, by a block that has no other place for it.
+// A result that many rows give, as a sum over them, is written by the block that ends last. That code reads no index.
 void check_scattered(const Plan& plan, const ir::Program& program) {
   for (std::size_t i = 0; i < program.results().size(); ++i) {
     const Scope scope = scope_of_result(program, plan.kernel_class.reduction()->structure, i);
