@@ -1,4 +1,4 @@
-"""What bench/gradients.py, bench/view_operands.py and bench/products.py share: cases of the Python package beside a copy or a bare product, eager PyTorch and
+"""What bench/gradients.py, bench/view_operands.py, bench/quantise.py and bench/products.py share: cases of the Python package beside a copy or a bare product, eager PyTorch and
 torch.compile."""
 import dataclasses
 import importlib.util

@@ -255,6 +255,23 @@ SUITES = {
             ),
         ),
         Suite(
+            "quantise",
+            "quantising tails of a language model beside a copy, torch.compile and eager PyTorch",
+            8,
+            timed("quantise"),
+            needs=("gpu", "torch", "wheel"),
+            targets=("epifuse_bench_bridge",),
+            files=("bench/libepifuse_bench.so",),
+            results=(
+                Result(
+                    "quantise",
+                    devices=("h100",),
+                    table="table_package:QUANTISE",
+                    pages={"h100": "docs/guide/quantisation.md"},
+                ),
+            ),
+        ),
+        Suite(
             "products",
             "matrix products that host their chain beside cuBLASLt, with and without a tail, torch.compile and eager PyTorch",
             8,

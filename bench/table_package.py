@@ -1,4 +1,4 @@
-"""The tables of bench/gradients.py, bench/view_operands.py and bench/products.py, for tables.py."""
+"""The tables of bench/gradients.py, bench/view_operands.py, bench/quantise.py and bench/products.py, for tables.py."""
 
 from markdown import MISSING, Column, Table, driver, text
 
@@ -43,6 +43,7 @@ def table(*more):
 
 GRADIENTS = table(Column("gradients of", **text(lambda d, r: ", ".join(r["wrt"]))))
 VIEW_OPERANDS = table()
+QUANTISE = table()
 
 
 # ---- matrix products

@@ -65,7 +65,10 @@ __device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoor
 // A vector of kElements consecutive elements of one thread.
 struct Position {
   Index linear;            // of the first element
-//@if kHasCoordinates
+//@if kByQuotients
+  Index at[kCoordinates];  // its number, and the quotients of that, outermost first
+//@endif
+//@if kHasCoordinates && !kByQuotients
   Index at[kCoordinates];  // coordinates of the first element
 //@endif
 };
@@ -79,6 +82,20 @@ struct Position {
   bool exists;             // some element does
   bool full_vector;           // all do, and wide accesses are aligned
 };
+//@end
+
+//@section quotients : space
+// The number `n` of an element, divided by the extents: kLast has n, and each dimension before it the quotient of the one behind. No remainder is
+// needed where a stride counts what a step of its dimension adds, less what the dimension behind has run through meanwhile.
+template <int kLast>
+__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
+#pragma unroll
+  for (int d = kLast; d > 0; --d) {
+    at[d] = n;
+    n = divide(n, space.divisors[d]);
+  }
+  at[0] = n;
+}
 //@end
 
 //@section split : space

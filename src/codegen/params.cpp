@@ -40,13 +40,13 @@ std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use
 
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
                  bool is_output, int coordinates, const ir::Bounds& bounds = {}) {
-  if (operand.access == Access::unused) return;
+  if (operand.access == Access::unused || operand.access == Access::of_run) return;
   if (!plan::is_generated(operand.access))
     fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
                       fmt::format("{}{}*", is_output ? "" : "const ",
                                   operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
                       name, std::string(to_string(operand.access)), i, is_output});
-  if (operand.is_gathered()) {
+  if (operand.is_gathered() && operand.strides_of == OperandPlan::kOwn) {
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
@@ -76,7 +76,8 @@ std::string unrolled_offset(const ir::Program& program, std::size_t i, const Off
   return has_origin ? fmt::format("{} - p.origin_{}", offset(name), name) : offset(name);
 }
 
-// The offset of an element that lies in memory.
+}  // namespace
+
 std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset) {
   std::string text = unrolled_offset(program, i, offset);
   if (program.bounds().empty()) return text;
@@ -89,17 +90,25 @@ std::string existing_offset(const ir::Program& program, std::size_t i, const Off
   return text;
 }
 
-std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset) {
+std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset, std::string_view joint,
+                   const std::function<bool(int mask)>& counts) {
   std::vector<std::string> conditions;
+  if (program.bounds().empty()) return "";
   for (const int mask : program.bounds()[i].by)
-    conditions.push_back(is_inside(program, static_cast<std::size_t>(mask), offset));
-  return fmt::format("{}", fmt::join(conditions, " && "));
+    if (!counts || counts(mask)) conditions.push_back(is_inside(program, static_cast<std::size_t>(mask), offset));
+  return fmt::format("{}", fmt::join(conditions, joint));
 }
-
-}  // namespace
 
 std::string input_name(const ir::Program& program, std::size_t i) {
   return (i < program.inputs().size() ? "in_" : "") + program.operand_name(i);
+}
+
+std::string strides_of(const ir::Program& program, const KernelClass& kernel, const OperandPlan& operand,
+                       const std::string& name) {
+  if (operand.strides_of == OperandPlan::kOwn) return "strides_" + name;
+  const auto of = static_cast<std::size_t>(operand.strides_of);
+  const std::size_t inputs = kernel.inputs.size();
+  return "strides_" + (of < inputs ? input_name(program, of) : output_name(program, of - inputs));
 }
 
 OffsetText offset_at(std::string_view at) {
@@ -175,15 +184,6 @@ std::string origin_at(const ir::Program& program, std::size_t i, std::string_vie
   return text;
 }
 
-namespace {
-
-// Where the coordinates stand along the dimension of a mask, how far the next element is, and what is inside.
-std::string position_at(const std::string& mask, std::string_view at) {
-  return fmt::format("offset_of({0}, p.strides_{1}), p.strides_{1}[kCoordinates - 1], p.inside_{1}", at, mask);
-}
-
-}  // namespace
-
 std::string packed_offset(const OperandPlan& operand, std::string_view name, std::string_view position) {
   return operand.access == Access::linear ? fmt::format("{}.linear", position)
                                           : fmt::format("offset_of({0}.at, p.strides_{1})", position, name);
@@ -193,7 +193,7 @@ bool takes_numbers(const ir::Program& program) { return !program.scalars().empty
 
 bool has_bytes(const KernelClass& kernel) {
   const auto is_byte = [](const OperandPlan& operand) {
-    return operand.access != Access::unused && size_of(operand.dtype) == 1;
+    return operand.access != Access::unused && operand.access != Access::bound && size_of(operand.dtype) == 1;
   };
   return std::ranges::any_of(kernel.inputs, is_byte) || std::ranges::any_of(kernel.outputs, is_byte);
 }
@@ -202,17 +202,22 @@ bool rolls(const ir::Program& program) {
   return std::ranges::any_of(program.bounds(), [](const ir::Bounds& bounds) { return !bounds.wraps.empty(); });
 }
 
-std::string run_at(const ir::Program& program, std::size_t i, std::string_view at) {
+std::string run_at(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset) {
   const std::string name = input_name(program, i);
-  if (program.bounds()[i].kind == ir::Bounds::Kind::inside)
-    return fmt::format("within(run_from(0), {})", position_at(name, at));
-  std::string run = fmt::format("run_from({})", unrolled_offset(program, i, offset_at(at)));
+  // Where the coordinates stand along the dimension of a mask, how far the next element is, and what is inside.
+  const auto position = [&](std::size_t mask) {
+    const std::string of = input_name(program, mask);
+    return fmt::format("{}, p.{}[kCoordinates - 1], p.inside_{}", offset(of),
+                       strides_of(program, kernel, kernel.inputs[mask], of), of);
+  };
+  if (program.bounds()[i].kind == ir::Bounds::Kind::inside) return fmt::format("within(run_from(0), {})", position(i));
+  std::string run = fmt::format("run_from({})", unrolled_offset(program, i, offset));
   for (const int by : program.bounds()[i].by)
-    run = fmt::format("within({}, {})", run, position_at(input_name(program, static_cast<std::size_t>(by)), at));
+    run = fmt::format("within({}, {})", run, position(static_cast<std::size_t>(by)));
   const auto& wraps = program.bounds()[i].wraps;
   for (std::size_t k = 0; k < wraps.size(); ++k) {
-    run = fmt::format("rolled({}, {}, p.wraps_{}[{}])", run,
-                      position_at(input_name(program, static_cast<std::size_t>(wraps[k].behind)), at), name, k);
+    run = fmt::format("rolled({}, {}, p.wraps_{}[{}])", run, position(static_cast<std::size_t>(wraps[k].behind)), name,
+                      k);
   }
   return run;
 }
@@ -265,6 +270,10 @@ std::vector<ir::Value> counts_of(const ir::Program& program) {
     if (program.nodes()[i].op == ir::Op::count) counts.push_back(static_cast<ir::Value>(i));
   }
   return counts;
+}
+
+bool goes_by_quotients(const KernelClass& kernel) {
+  return kernel.map<plan::Flat>() != nullptr && kernel.map<plan::Flat>()->by_quotients;
 }
 
 bool has_coordinates(const KernelClass& kernel) {
@@ -406,14 +415,24 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     index("elements", "in all", [](const Plan& plan) { return plan.space.elements; });
   }
   index("tiles", "blocks' worth of work", [](const Plan& plan) { return plan.tiles; });
-  index("reverse_order", "from the last to the first",
-        [](const Plan& plan) -> std::int64_t { return plan.reverse_order; });
+  if (goes_by_quotients(kernel)) {
+    index("first_tile", "the last one, where a producer has left its end in the L2 cache",
+          [](const Plan& plan) -> std::int64_t { return plan.reverse_order ? plan.tiles - 1 : 0; });
+    index("tile_step", "to the next tile",
+          [](const Plan& plan) -> std::int64_t { return plan.reverse_order ? -1 : 1; });
+  } else {
+    index("reverse_order", "from the last to the first",
+          [](const Plan& plan) -> std::int64_t { return plan.reverse_order; });
+  }
   return fields;
 }
 
 // Each field lies at a multiple of its alignment, as a C compiler puts it.
 ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& kernel)
-    : coordinates_(kernel.coordinates), wide_(kernel.wide_index), f64_(kernel.f64) {
+    : coordinates_(kernel.coordinates),
+      by_quotients_(goes_by_quotients(kernel)),
+      wide_(kernel.wide_index),
+      f64_(kernel.f64) {
   const std::size_t index = wide_ ? sizeof(std::int64_t) : sizeof(std::int32_t);
   const auto dimensions = static_cast<std::size_t>(coordinates_);
   std::size_t alignment = 1;
@@ -501,8 +520,10 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
     switch (place.kind) {
       case FieldKind::strides: {
         const auto& strided_operands = place.of_output ? plan.space.outputs : plan.space.inputs;
+        const plan::StridedOperand& strided = strided_operands[place.operand];
         for (int d = 0; d < coordinates_; ++d)
-          put_index(at, strided_operands[place.operand].strides[static_cast<std::size_t>(d)]);
+          put_index(at, by_quotients_ ? plan::stride_of_quotient(strided, plan.space, d)
+                                      : strided.strides[static_cast<std::size_t>(d)]);
         break;
       }
       case FieldKind::origin:

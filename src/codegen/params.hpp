@@ -77,9 +77,19 @@ bool takes_numbers(const ir::Program& program);
 bool has_bytes(const plan::KernelClass& kernel);
 /// Whether an operand is rolled.
 bool rolls(const ir::Program& program);
-/// Of an input that is bounded: which elements of the vector that begins at the coordinates `at` exist, and where they
-/// lie. Of a mask: which are inside.
-std::string run_at(const ir::Program& program, std::size_t i, std::string_view at);
+/// Of an input that is bounded: which elements of a vector exist, and where they lie. Of a mask: which are inside.
+/// `offset` is of the vector's first element.
+std::string run_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
+                   const OffsetText& offset);
+/// Whether an element exists; empty for one that always does. With " & " between conditions there is no branch. Only
+/// masks are asked for which `counts` is true, if it is given.
+std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset, std::string_view joint = " && ",
+                   const std::function<bool(int mask)>& counts = {});
+/// The offset of an element that lies in memory.
+std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset);
+/// The parameter that has an operand's strides: its own, or that of another which has the same.
+std::string strides_of(const ir::Program& program, const plan::KernelClass& kernel, const plan::OperandPlan& operand,
+                       const std::string& name);
 /// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions
 /// begin again.
 std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at);
@@ -93,6 +103,8 @@ std::string count_name(ir::Value value);
 /// The values that are numbers of elements: parameters that the plan fills in.
 std::vector<ir::Value> counts_of(const ir::Program& program);
 
+/// Whether offsets are made of quotients (plan::Flat::by_quotients).
+bool goes_by_quotients(const plan::KernelClass& kernel);
 /// Whether the kernel asks where its elements lie along the dimensions, or a number is enough for all operands.
 bool has_coordinates(const plan::KernelClass& kernel);
 /// Fields in the order of the struct.
@@ -175,6 +187,7 @@ class ParameterLayout {
   std::vector<Slot> slots_;
   std::size_t bytes_ = 0;
   int coordinates_;
+  bool by_quotients_;
   bool wide_;
   bool f64_;
 };

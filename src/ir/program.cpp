@@ -475,7 +475,20 @@ Value Builder::intern(const Node& node) {
 void Program::set_fingerprints() {
   fingerprint_ = fingerprint_of(nodes_, inputs_, scalars_, results_, views_, math_);
   code_fingerprint_ = fingerprint_;
-  if (bounds_.empty() && scatters_.empty()) return;
+  if (!bounds_.empty() || !scatters_.empty()) add_bounds_to_fingerprints();
+  if (viewed_.empty()) return;
+  Hasher all;
+  all.add(fingerprint_.low);
+  all.add(fingerprint_.high);
+  for (const Viewed& one : viewed_) {
+    all.add(one.tensor);
+    all.add(one.offset);
+  }
+  fingerprint_ = all.digest();
+}
+
+// Kernels get the numbers of bounds as parameters, so these are no part of the code's.
+void Program::add_bounds_to_fingerprints() {
   Hasher code;
   Hasher all;
   for (Hasher* const hash : {&code, &all}) {
@@ -528,6 +541,12 @@ Program Program::with_scatters(std::vector<Scatter> scatters) && {
   return std::move(*this);
 }
 
+Program Program::with_viewed(std::vector<Viewed> viewed) && {
+  viewed_ = std::move(viewed);
+  set_fingerprints();
+  return std::move(*this);
+}
+
 Program Program::with(Math math) const {
   Program other = *this;
   other.math_ = math;
@@ -542,6 +561,7 @@ Program Program::with_inputs(std::span<const std::size_t> order) const {
     place[order[i]] = static_cast<int>(i);
     other.inputs_[i] = inputs_[order[i]];
     if (!operand_texts_.empty()) other.operand_texts_[i] = operand_texts_[order[i]];
+    if (!viewed_.empty()) other.viewed_[i] = viewed_[order[i]];
     if (!bounds_.empty()) other.bounds_[i] = bounds_[order[i]];
   }
   for (Bounds& bounds : other.bounds_) {

@@ -142,6 +142,12 @@ struct Scatter {
   bool exists() const noexcept { return index != kNone; }
 };
 
+/// What an input of a chain without views is a view of. plan/bind/lower.cpp makes these.
+struct Viewed {
+  int tensor = kNone;       ///< inputs of one number are views of one tensor; kNone: nothing lies in memory
+  std::int64_t offset = 0;  ///< of the first element that lies in memory, in bytes from the tensor's
+};
+
 /// Immutable once built. Nodes are in the order of a depth-first search from the results, so that equal chains are
 /// equal lists; every node is used by a result. `inputs` may hold names that no node uses: they still count for
 /// broadcasting.
@@ -189,6 +195,10 @@ class Program {
     operand_texts_ = std::move(texts);
     return std::move(*this);
   }
+  /// One for each input where views went down to the operands, else none at all.
+  const std::vector<Viewed>& viewed() const noexcept { return viewed_; }
+  /// They are no part of the code's fingerprint: what a kernel makes of them is part of its class.
+  Program with_viewed(std::vector<Viewed> viewed) &&;
 
   /// Has reductions, products, shape operations, random numbers or positions: results have shapes of their own.
   bool has_shaping() const noexcept;
@@ -206,6 +216,7 @@ class Program {
  private:
   friend class Builder;
   void set_fingerprints();
+  void add_bounds_to_fingerprints();
 
   std::vector<Node> nodes_;
   std::vector<std::string> inputs_;
@@ -214,6 +225,7 @@ class Program {
   std::vector<Result> results_;
   std::vector<View> views_;
   std::vector<std::string> operand_texts_;
+  std::vector<Viewed> viewed_;
   std::vector<Bounds> bounds_;
   std::vector<Scatter> scatters_;
   bool reads_elsewhere_ = false;  // joins values, or reads or writes at indices

@@ -71,6 +71,13 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return "says where other operands are read";
     case Access::bound:
       return "which elements exist, or come again: computed, not read";
+    case Access::run:
+      return fmt::format("other views have its elements' neighbours: a run for all of them, {} bytes at a time", bytes);
+    case Access::of_run: {
+      const int beside = std::max(-operand.run->first, operand.run->first - operand.run->step + 1);
+      return fmt::format("taken from a run that another view of the tensor reads{}",
+                         beside > 0 ? ", and what stands beside it one by one" : "");
+    }
     case Access::linear:
       break;
   }
@@ -117,7 +124,7 @@ int bytes_per_thread(const Plan& plan) {
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
     if (is_value(input.access) && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
-      bytes += size_in_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * rows_per_group;
+      bytes += moved_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * rows_per_group;
   }
   return bytes;
 }

@@ -1,6 +1,7 @@
 // Names of a class's parts, and what its alternatives have in common.
 #include "plan/kernel_class.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/text.hpp"
@@ -8,11 +9,11 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 17> kAccessNames = {
+constexpr std::array<std::string_view, 19> kAccessNames = {
     "unused",         "linear",   "uniform", "random_linear", "row",
     "contiguous",     "strided",  "hoisted", "transposed",    "transposed_unaligned",
     "random_strided", "position", "bounded", "inside",        "gathered",
-    "index",          "bound"};
+    "index",          "bound",    "run",     "of_run"};
 constexpr std::array<std::string_view, 2> kLinesNames = {"rows", "elements"};
 
 }  // namespace
@@ -26,7 +27,12 @@ std::string_view to_string(TransposedStore::Lines lines) noexcept {
 std::string OperandPlan::text() const {
   std::string text = fmt::format("{}:{}", to_string(dtype), to_string(access));
   if (width > 1) text += fmt::format("x{}", width);
+  if (run && access == Access::run) text += fmt::format(":step {}", run->step);
+  if (run && access == Access::of_run) text += fmt::format(":{} of {}", run->first, run->reader);
+  if (moves != 0) text += fmt::format(":moves {:b}", moves);
+  if (strides_of != kOwn) text += fmt::format(":strides of {}", strides_of);
   if (aligned) text += ":aligned";
+  if (per_row) text += ":per_row";
   return read_only ? text + ":read_only" : text;
 }
 
@@ -83,6 +89,21 @@ bool ReductionClass::interleaves_rows() const {
 int ReductionClass::vectors_per_run() const {
   if (store) return store->vectors_per_run;
   return interleaves_rows() ? std::get<ResidentShared>(driver).interleaved->vectors_per_run : 1;
+}
+
+std::vector<BesideRun> beside_run(const KernelClass& kernel, std::size_t reader) {
+  std::vector<BesideRun> beside;
+  const int length = kernel.inputs[reader].run->step * kernel.elements;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const auto& run = kernel.inputs[i].run;
+    if (!run || run->reader != static_cast<int>(reader)) continue;
+    for (int e = 0; e < kernel.elements; ++e) {
+      const int at = run->step * e + run->first;
+      const bool is_known = std::ranges::find(beside, at, &BesideRun::at) != beside.end();
+      if ((at < 0 || at >= length) && !is_known) beside.push_back({at, static_cast<int>(i), e});
+    }
+  }
+  return beside;
 }
 
 std::string_view KernelClass::schedule() const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "plan/analysis/structure.hpp"
 #include "plan/fields.hpp"
@@ -33,6 +34,8 @@ enum class Access : std::uint8_t {
   gathered,  ///< where the elements of `index` operands say; `width` > 1: they are the same for all of a vector
   index,     ///< no value: says where a `gathered` operand is read, or a result written
   bound,     ///< no value: `inside`, where only `bounded` operands ask for it
+  run,       ///< a run of memory is read for a vector, of which other views of the tensor have their elements, too
+  of_run,    ///< not read: its elements are those of another operand's run, or stand beside it
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -52,22 +55,44 @@ inline bool is_value(Access access) {
   return access != Access::unused && access != Access::index && access != Access::bound;
 }
 
+/// Where views of one tensor that are read together have their elements: in a run of memory that one of them reads.
+struct RunOfViews {
+  int reader = 0;  ///< the input that reads it
+  int step = 1;    ///< elements of memory from one element of a vector to the next
+  int first = 0;   ///< where in the run a vector begins; a few of its elements may stand before the run or behind it
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"reader", &RunOfViews::reader}, Field{"step", &RunOfViews::step},
+                      Field{"first", &RunOfViews::first}};
+  }
+};
+
 struct OperandPlan {
+  static constexpr int kOwn = -1;
+
   DType dtype = DType::f32;
   Access access = Access::linear;
   int width = 1;  ///< elements per memory access
   bool aligned =
       false;  ///< contiguous, where rows are divisible: all vectors begin where an access may; else the kernel asks
+  bool per_row = false;    ///< reductions, of `index`: the same for all of a row
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
+  std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
+  int strides_of = kOwn;               ///< an input before it that has the same strides: one parameter serves both
+  /// Of views in divisible rows: the dimensions (bit d) along which the offset grows by strides that are not 0. 0: all.
+  std::uint8_t moves = 0;
 
   /// Needs coordinates, not only the linear index.
   bool is_gathered() const noexcept { return access >= Access::row; }
+  bool moves_along(int dimension) const noexcept { return moves == 0 || (moves >> dimension & 1) != 0; }
   std::string text() const;
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &OperandPlan::dtype}, Field{"", &OperandPlan::access},
-                      Field{"width", &OperandPlan::width}, Field{"aligned", &OperandPlan::aligned},
-                      Field{"read_only", &OperandPlan::read_only}};
+    return std::tuple{Field{"", &OperandPlan::dtype},          Field{"", &OperandPlan::access},
+                      Field{"width", &OperandPlan::width},     Field{"aligned", &OperandPlan::aligned},
+                      Field{"per_row", &OperandPlan::per_row}, Field{"read_only", &OperandPlan::read_only},
+                      Field{"run", &OperandPlan::run},         Field{"strides_of", &OperandPlan::strides_of},
+                      Field{"moves", &OperandPlan::moves}};
   }
 };
 
@@ -77,11 +102,18 @@ struct OperandPlan {
 struct Flat {
   static constexpr std::string_view kName = "flat", kSchedule = "flat";
   bool divisible_rows = false;  ///< rows are multiples of a vector: none reaches into the next row
+  /// Offsets are made of an element's number and of its quotients by the extents, without remainders: of the number
+  /// n = n_k of an element and n_d = n_{d+1} / extent_{d+1}, the offset is the sum of n_d * (stride_d - extent_{d+1} *
+  /// stride_{d+1}), which kernels have as strides.
+  bool by_quotients = false;
 
-  static constexpr auto fields() { return std::tuple{Field{"divisible_rows", &Flat::divisible_rows}}; }
+  static constexpr auto fields() {
+    return std::tuple{Field{"divisible_rows", &Flat::divisible_rows}, Field{"by_quotients", &Flat::by_quotients}};
+  }
 };
 
-/// Row by row of the innermost dimension: for outputs that are not one dense line in the space's order.
+/// Row by row of the innermost dimension: for outputs that are not one dense line in the space's order, unless all
+/// vectors of their rows are full.
 struct ByRow {
   static constexpr std::string_view kName = "by_row", kSchedule = "by_row";
   static constexpr auto fields() { return std::tuple{}; }
@@ -401,5 +433,15 @@ struct KernelClass {
                       Field{"tuning", &KernelClass::tuning}};
   }
 };
+
+/// What views of a run have before it or behind it: element `element` of a vector of input `input`, `at` elements of
+/// memory from the run's beginning.
+struct BesideRun {
+  int at = 0;
+  int input = 0;
+  int element = 0;
+};
+/// Of the run that input `reader` reads, each place once.
+std::vector<BesideRun> beside_run(const KernelClass& kernel, std::size_t reader);
 
 }  // namespace epifuse::plan

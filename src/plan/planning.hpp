@@ -15,6 +15,12 @@ Strides dense_strides(const Space& space);
 Access classify(const StridedOperand& strided, const Space& space, const Strides& dense, bool linear_allowed);
 /// The same of a result, of which an index says where the vectors of a row of the innermost dimension are written.
 Access classify_result(const StridedOperand& strided, const Space& space, const Strides& dense, bool linear_allowed);
+/// What an operand's offset grows by when the quotient of dimension d does (Flat::by_quotients).
+inline std::int64_t stride_of_quotient(const StridedOperand& strided, const Space& space, int d) {
+  const auto at = static_cast<std::size_t>(d);
+  const bool is_last = d + 1 == space.rank();
+  return strided.strides[at] - (is_last ? 0 : space.extents[d + 1] * strided.strides[at + 1]);
+}
 /// Whether an index says where some result is written.
 bool writes_at_indices(const Space& space);
 /// Has an element of its own for every element of the space: what comes from memory rather than from a cache.
@@ -38,6 +44,11 @@ inline bool has_packed(const KernelClass& kernel) {
 }
 
 inline int size_in_bytes(const OperandPlan& operand) { return static_cast<int>(size_of(operand.dtype)); }
+/// Bytes that are read or written for an element of a vector: of a run those of all views that take theirs of it.
+inline int moved_bytes(const OperandPlan& operand) {
+  if (operand.access == Access::of_run) return 0;
+  return size_in_bytes(operand) * (operand.run ? operand.run->step : 1);
+}
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Of a chain with reductions whose operands have their neighbours along one dimension and results along another: the

@@ -176,7 +176,11 @@ __device__ __forceinline__ void store_strided(const T (&values)[kElements], T* b
   T* target = base + offset_of(position.at, strides);
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
+//@if kByRow
     if (kFullVector || e < position.count) target[e * strides[kCoordinates - 1]] = values[e];
+//@else
+    target[e * strides[kCoordinates - 1]] = values[e];
+//@endif
   }
 }
 //@end
@@ -190,5 +194,46 @@ __device__ __forceinline__ void store_contiguous(const T (&values)[kElements], T
   } else {
     store_strided<false>(values, base, strides, position);
   }
+}
+//@end
+
+//@section load_run : wide
+// A run of memory that several views of a tensor have their elements of, kWidth elements at a time.
+template <int kWidth, class T, int kCount>
+__device__ __forceinline__ void load_run(T (&run)[kCount], const T* source) {
+#pragma unroll
+  for (int i = 0; i < kCount; i += kWidth)
+    *reinterpret_cast<Wide<T, kWidth>*>(run + i) = *reinterpret_cast<const Wide<T, kWidth>*>(source + i);
+}
+//@end
+
+//@section load_run_if : bounded
+// The same, where it exists: else 0. In words, so that zeros are no work for each element.
+template <int kWidth, class T, int kCount>
+__device__ __forceinline__ void load_run_if(T (&run)[kCount], const T* source, bool exists) {
+  struct alignas(sizeof(T) * kWidth) Words {
+    unsigned word[sizeof(T) * kWidth / 4];
+  };
+#pragma unroll
+  for (int i = 0; i < kCount; i += kWidth) {
+    Words words = {};
+    if (exists) words = *reinterpret_cast<const Words*>(source + i);
+    *reinterpret_cast<Words*>(run + i) = words;
+  }
+}
+//@end
+
+//@section beside : bounded
+// Whether a vector is the first or the last one of its row. Rows are multiples of vectors.
+__device__ __forceinline__ Index column_of(const Position& position, const Params& p) {
+//@if kByQuotients
+  return position.at[kCoordinates - 1] - position.at[kCoordinates - 2] * p.space.extents[kCoordinates - 1];
+//@else
+  return position.at[kCoordinates - 1];
+//@endif
+}
+__device__ __forceinline__ bool is_first(const Position& position, const Params& p) { return column_of(position, p) == 0; }
+__device__ __forceinline__ bool is_last(const Position& position, const Params& p) {
+  return column_of(position, p) + kElements == p.space.extents[kCoordinates - 1];
 }
 //@end

@@ -105,7 +105,11 @@ __device__ __forceinline__ void run_step(const Params& p, const Uniforms& unifor
   } else if (exists) {
     run_vector<false>(p, uniforms, position);
 //@else
+//@if kByQuotients
+  if (position.linear < p.elements) {
+//@else
   if (position.linear <= p.elements - kElements) {
+//@endif
     run_vector/*@if kBroken*/<false>/*@endif*/(p, uniforms, position);
 //@endif
 //@if kHasRest

@@ -12,6 +12,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "api/drawn_views.hpp"
+#include "support/neighbour_views.hpp"
 #include "support/view_functions.hpp"
 #include "support/wrap_cases.hpp"
 
@@ -20,6 +21,10 @@ namespace {
 
 TEST(ViewFunctions, RandomCasesAgreeWithTheirDefinitions) {
   expect_definitions(test_seed(2027), 20'000, draw_view_function, view_functions(), 20'000 / 50);
+}
+
+TEST(ViewFunctions, ViewsSideBySideAgreeWithTheirDefinitions) {
+  expect_definitions(test_seed(2710), 2'000, draw_neighbour_views, {"views side by side"}, 1'999);
 }
 
 TEST(ViewFunctions, WhatWrapsAndIsPaddedIsWhatItWas) {

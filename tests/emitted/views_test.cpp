@@ -2,6 +2,7 @@
 // kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "emitted/workshop.hpp"
 #include "support/copy_cases.hpp"
 #include "support/index_functions.hpp"
+#include "support/neighbour_views.hpp"
 #include "support/row_view_functions.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
@@ -70,6 +72,25 @@ TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_se
 
 TEST(EmittedViews, RowsReadThroughViewsAgreeWithTheirDefinitions) {
   run_cases(kCases / 4, test_seed(2811), draw_row_view_function, true);
+}
+
+// Whether an operand's run of memory serves other views.
+bool reads_a_run(const PlacedViewCase& placed) {
+  const Inspection inspection(placed.tail(), placed.outputs(), placed.inputs());
+  return std::ranges::any_of(inspection.plan().operands,
+                             [](const OperandSummary& operand) { return operand.access == "run"; });
+}
+
+TEST(EmittedViews, ViewsSideBySideAreReadTogether) {
+  run_cases(kCases, test_seed(2711), draw_neighbour_views);
+  Random seeds(test_seed(2711));
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < kCases; ++i) {
+    const ViewCase test = draw_neighbour_views(seeds.bits());
+    const PlacedViewCase placed(test);
+    runs += is_planned(placed) && reads_a_run(placed) ? 1 : 0;
+  }
+  EXPECT_GT(runs, kCases / 4);
 }
 
 // Bit by bit, of several types: vectors that are cut where a roll begins again, by rows and by what exists.

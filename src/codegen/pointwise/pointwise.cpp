@@ -11,6 +11,7 @@
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/params.hpp"
+#include "codegen/pointwise/runs.hpp"
 #include "codegen/pointwise/tiles.hpp"
 #include "codegen/prelude.hpp"
 #include "codegen/source.hpp"
@@ -43,7 +44,8 @@ class PointwiseEmitter {
     else if (by_row())
       prelude_.require("coordinates_by_row");
     else if (kernel_.coordinates > 0)
-      prelude_.require("offset_flat");
+      prelude_.require(by_quotients() ? "quotients" : "offset_flat");
+
     if (!by_row()) prelude_.require("position_flat");
     out += prelude_.take();
     require_access();
@@ -77,10 +79,14 @@ class PointwiseEmitter {
   }
 
  private:
+  std::size_t index_of(const OperandPlan& input) const {
+    return static_cast<std::size_t>(&input - kernel_.inputs.begin());
+  }
   // Of one result, which the chain returns.
   bool returns_result() const { return kernel_.outputs.size() == 1; }
   // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
   bool by_row() const { return kernel_.map<plan::Flat>() == nullptr; }
+  bool by_quotients() const { return goes_by_quotients(kernel_); }
   bool divisible_rows() const { return !by_row() && kernel_.map<plan::Flat>()->divisible_rows; }
   const plan::Tiled2D* tiled_map() const { return kernel_.map<plan::Tiled2D>(); }
   const plan::Transpose* transpose_map() const { return kernel_.map<plan::Transpose>(); }
@@ -106,6 +112,43 @@ class PointwiseEmitter {
     return has_wrapping() && std::ranges::all_of(kernel_.inputs, has_one);
   }
 
+  // ---- where operands lie
+
+  // Of that name.
+  const OperandPlan* find(std::string_view name) const {
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
+      if (input_name(program_, i) == name) return &kernel_.inputs[i];
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i)
+      if (output_name(program_, i) == name) return &kernel_.outputs[i];
+    return nullptr;
+  }
+  // The parameter that has the strides of the operand of that name.
+  std::string strides(std::string_view name) const {
+    const OperandPlan* const operand = find(name);
+    return operand == nullptr ? fmt::format("p.strides_{}", name)
+                              : "p." + strides_of(program_, kernel_, *operand, std::string(name));
+  }
+  OffsetText offset_at(std::string_view at) const {
+    return [this, at = std::string(at)](std::string_view name) {
+      const OperandPlan* const operand = find(name);
+      if (operand == nullptr || operand->moves == 0) return fmt::format("offset_of({}, {})", at, strides(name));
+      return sum_of_moves(*operand, at, strides(name));
+    };
+  }
+  // The offset as a sum over the dimensions along which the operand moves, the innermost first.
+  std::string sum_of_moves(const OperandPlan& operand, std::string_view at, const std::string& strides) const {
+    const bool has_unit_steps =
+        operand.access == Access::contiguous || (operand.access == Access::run && operand.run->step == 1);
+    std::vector<std::string> terms;
+    for (int d = kernel_.coordinates - 1; d >= 0; --d) {
+      if (!operand.moves_along(d)) continue;
+      const bool is_unit = has_unit_steps && d == kernel_.coordinates - 1;
+      terms.push_back(is_unit ? fmt::format("{}[{}]", at, d) : fmt::format("{0}[{1}] * {2}[{1}]", at, d, strides));
+    }
+    if (terms.empty()) return "0";
+    return terms.size() == 1 ? terms[0] : fmt::format("({})", fmt::join(terms, " + "));
+  }
+
   // ---- header and settings
 
   std::string settings() const {
@@ -121,6 +164,7 @@ class PointwiseEmitter {
     out += fmt::format("constexpr bool kHasCoordinates = {};\n", kernel_.coordinates > 0);
     out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
     out += fmt::format("constexpr bool kByRow = {};  // no vector crosses into the next row\n", by_row());
+    out += fmt::format("constexpr bool kByQuotients = {};\n", by_quotients());
     out +=
         fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n", has_one_way());
     out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls(program_));
@@ -153,11 +197,15 @@ class PointwiseEmitter {
     const auto require = [&](const OperandPlan& operand, const char* way) {
       if (!plan::is_value(operand.access) || operand.access == Access::uniform) return;
       if (operand.access == Access::gathered) require_gathered(operand);
+      if (operand.run) {
+        if (operand.access == Access::run) require_run(program_, kernel_, index_of(operand), prelude_);
+        return;
+      }
       if (is_read_by_runs(operand) || is_read_each(operand)) prelude_.require("bounded");
       if (is_read_each(operand)) return prelude_.require(load_each());
       if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
       if (is_packed(operand.dtype)) return prelude_.require("packed");
-      if (operand.access == Access::linear) return prelude_.require("wide");
+      if (operand.access == Access::linear || is_always_wide(way, operand)) return prelude_.require("wide");
       if (operand.access == Access::row && !by_row()) return;  // the statement that loads it is generated
       prelude_.require(
           fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
@@ -184,7 +232,7 @@ class PointwiseEmitter {
     const auto add = [&](const OperandPlan& operand, const std::string& name) {
       if (operand.access != Access::contiguous || operand.width == 1) return;
       conditions.push_back(
-          fmt::format("is_aligned<{0}>(p.{1} + offset_of(position.at, p.strides_{1}))", operand.width, name));
+          fmt::format("is_aligned<{}>(p.{} + {})", operand.width, name, offset_at("position.at")(name)));
     };
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
@@ -217,8 +265,11 @@ class PointwiseEmitter {
       if (!plan::is_value(operand.access) || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
       const char* of_a_row = has_broken() ? "kFullVector ? 1 : kElements" : "1";
-      held.members += fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
-                                  operand.access == Access::row ? of_a_row : "kElements");
+      if (operand.access == Access::of_run) continue;  // its reader holds it
+      held.members += operand.access == Access::run
+                          ? held_run(program_, kernel_, i)
+                          : fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
+                                        operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
       (operand.access == Access::linear ? held.loads : gathers) += load_of(i, name, indent);
     }
@@ -360,6 +411,11 @@ class PointwiseEmitter {
     return (size_of(operand.dtype) == 1 || operand.width > 1) && operand.access != Access::row ? "alignas(16) " : "";
   }
 
+  // Whether all of its vectors move without a test.
+  bool is_always_wide(std::string_view way, const OperandPlan& operand) const {
+    return operand.moves != 0 && operand.access == Access::contiguous && (operand.aligned || way == "store");
+  }
+
   // The statement that loads or stores an operand's vector.
   std::string access(std::string_view way, const OperandPlan& operand, const std::string& name, std::string_view indent,
                      const std::string& base = "") const {
@@ -367,28 +423,29 @@ class PointwiseEmitter {
     const std::string full = has_broken() ? "kFullVector" : "true";
     if (plan::is_random(operand.access)) return std::string(indent) + draw(operand, name);
     if (operand.access == Access::position)
-      return fmt::format("{0}load_position<{1}>({2}, p.strides_{2}, position, p.space);\n", indent, full, name);
+      return fmt::format("{}load_position<{}>({}, {}, position, p.space);\n", indent, full, name, strides(name));
     if (is_transposed_input(operand))
       return fmt::format("{0}load_transposed<{1}>({2}, p.{2}, p.strides_{2}, position);\n", indent, operand.width,
                          name);
     if (is_packed(operand.dtype))
       return fmt::format("{0}{1}_packed({2}, p.{2} + {3} / 2);\n", indent, way, name,
                          packed_offset(operand, name, "position"));
-    if (operand.access == Access::linear) {
-      const char* const pattern = has_bytes(kernel_) ? "{0}{1}_wide<{2}>({3}, p.{3} + position.linear);\n"
-                                  : way == "load"    ? "{0}copy_wide<{2}>({3}, p.{3} + position.linear);\n"
-                                                     : "{0}copy_wide<{2}>(p.{3} + position.linear, {3});\n";
-      return fmt::format(fmt::runtime(pattern), indent, way, operand.width, name);
+    if (operand.access == Access::linear || is_always_wide(way, operand)) {
+      const char* const pattern = has_bytes(kernel_) ? "{0}{1}_wide<{2}>({3}, {4} + {5});\n"
+                                  : way == "load"    ? "{0}copy_wide<{2}>({3}, {4} + {5});\n"
+                                                     : "{0}copy_wide<{2}>({4} + {5}, {3});\n";
+      return fmt::format(fmt::runtime(pattern), indent, way, operand.width, name, base.empty() ? "p." + name : base,
+                         operand.access == Access::linear ? "position.linear" : offset_at("position.at")(name));
     }
     if (operand.access == Access::row && !by_row()) {
       // One value for all of a full vector: what the chain makes of it alone is computed once.
-      const std::string one = fmt::format("{0}[0] = p.{0}[offset_of(position.at, p.strides_{0})];\n", name);
+      const std::string one = fmt::format("{0}[0] = p.{0}[{1}];\n", name, offset_at("position.at")(name));
       if (!has_broken()) return std::string(indent) + one;
       return fmt::format(
           "{0}if constexpr (kFullVector) {{\n{0}  {1}{0}}} else {{\n"
-          "{0}  each_element(position, p.strides_{2}, p.space, [&](int e, Index offset) {{ {2}[e] = p.{2}[offset]; "
+          "{0}  each_element(position, {3}, p.space, [&](int e, Index offset) {{ {2}[e] = p.{2}[offset]; "
           "}});\n{0}}}\n",
-          indent, one, name);
+          indent, one, name, strides(name));
     }
     std::string parameters;
     if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
@@ -398,7 +455,7 @@ class PointwiseEmitter {
       parameters += by_row() || operand.aligned ? ", true" : ", false";
     std::string out = fmt::format("{}{}_{}<{}>({}, {}", indent, way, plan::to_string(operand.access), parameters, name,
                                   base.empty() ? "p." + name : base);
-    if (operand.is_gathered()) out += fmt::format(", p.strides_{}", name);
+    if (operand.is_gathered()) out += ", " + strides(name);
     out += ", position";
     if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
     return out + ");\n";
@@ -414,6 +471,7 @@ class PointwiseEmitter {
   // The statement that loads an input's vector.
   std::string load_of(std::size_t i, const std::string& name, std::string_view indent) const {
     const OperandPlan& operand = kernel_.inputs[i];
+    if (operand.access == Access::run) return load_run(program_, kernel_, i, offset_at("position.at"), indent);
     if (is_read_by_runs(operand)) return read_by_runs(i, name, indent);
     if (is_read_each(operand)) return read_each(i, name, indent);
     if (operand.access == Access::gathered) return read_rows(i, name, indent);
@@ -428,27 +486,26 @@ class PointwiseEmitter {
             ? fmt::format("load_inside<{}>({}", full, name)
             : fmt::format("load_bounded<{0}, {1}>({2}, p.{2}", kernel_.inputs[i].width, full, name);
     return fmt::format("{}{}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", indent,
-                       load, run_at(program_, i, "at"));
+                       load, run_at(program_, kernel_, i, offset_at("at")));
   }
 
   // What has one index for all of a vector.
   std::string read_rows(std::size_t i, const std::string& name, std::string_view indent) const {
     const OperandPlan& operand = kernel_.inputs[i];
     return fmt::format(
-        "{0}load_gathered<{1}, {2}>({3}, p.strides_{3}, position, p.space, {4}, [&](const Index (&at)[kCoordinates]) "
-        "{{ "
+        "{0}load_gathered<{1}, {2}>({3}, {6}, position, p.space, {4}, [&](const Index (&at)[kCoordinates]) {{ "
         "return {5}; }});\n",
         indent, operand.width, has_broken() ? "kFullVector" : "true", name, codegen::out_of_range(operand),
-        row_of(program_, i, offset_at("at")));
+        row_of(program_, i, offset_at("at")), strides(name));
   }
 
   // Only vectors of the flat schedule may cross into the next row.
   std::string draw(const OperandPlan& operand, const std::string& name) const {
     if (operand.access == Access::random_linear)
       return fmt::format("load_random_linear<{0}>({1}, p.{1}, position);\n", operand.width, name);
-    return fmt::format("load_random_{0}<{1}{2}>({3}, p.{3}, p.strides_{3}, position{4});\n",
+    return fmt::format("load_random_{0}<{1}{2}>({3}, p.{3}, {5}, position{4});\n",
                        has_wrapping() ? "wrapping" : "strided", operand.width, has_wrapping() ? ", kFullVector" : "",
-                       name, has_wrapping() ? ", p.space" : "");
+                       name, has_wrapping() ? ", p.space" : "", strides(name));
   }
 
   // Whether the chain reads an input that is accessed so.
@@ -492,11 +549,17 @@ class PointwiseEmitter {
 
   // Element by element; two at a time where one of 8 bits is among the operands, whose types convert two together.
   std::string compute(std::string_view indent) const {
-    return has_bytes(kernel_) ? compute_pairs(indent) : compute_elements(indent);
+    std::string numbers;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (kernel_.inputs[i].access == Access::run)
+        numbers += numbers_of_run(program_, kernel_, i, type_of(input_kinds_[i]), indent);
+    }
+    return numbers + (has_bytes(kernel_) ? compute_pairs(indent) : compute_elements(indent));
   }
 
   std::string compute_elements(std::string_view indent) const {
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
+      if (operand.run) return number_in_run(program_, kernel_, index_of(operand), "e");
       const std::string element = operand.access == Access::row ? of_a_row(name, "e") : name + "[e]";
       return computed(operand, type, element);
     };
@@ -519,6 +582,7 @@ class PointwiseEmitter {
     std::string after;
     const auto of_input = [&](const OperandPlan& operand, const std::string& name, std::string_view type) {
       if (operand.access == Access::row) return computed(operand, type, of_a_row(name, "e + i"));
+      if (operand.run) return number_in_run(program_, kernel_, index_of(operand), "e + i");
       before +=
           fmt::format("{0}  {1} real_{2}[kPair];\n{0}  to_reals<kPair>({2} + e, real_{2});\n", indent, type, name);
       return fmt::format("real_{}[i]", name);
@@ -544,10 +608,9 @@ class PointwiseEmitter {
   std::string element() const {
     const auto of_input = [&](const OperandPlan& operand, const std::string&, std::string_view type) {
       const OffsetText offset = [&](std::string_view of) -> std::string {
-        return operand.is_gathered() ? fmt::format("offset_of(i, p.strides_{}, p.space)", of) : "i";
+        return operand.is_gathered() ? fmt::format("offset_of(i, {}, p.space)", strides(of)) : "i";
       };
-      const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
-      return computed(operand, type, element_of(program_, kernel_, i, offset));
+      return computed(operand, type, element_of(program_, kernel_, index_of(operand), offset));
     };
     const std::string call = call_of_chain(of_input, "result_{}");
     std::string body, stores;
@@ -583,11 +646,10 @@ class PointwiseEmitter {
                              : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
     return fmt::format(
         "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
-        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? p.tiles - "
-        "1 - "
-        "tile : tile; }}\n\n"
+        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return {}; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
         "  const Uniforms uniforms{{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/}};\n{}}}\n",
+        by_quotients() ? "p.first_tile + tile * p.tile_step" : "p.reverse_order ? p.tiles - 1 - tile : tile",
         kernel_.threads, kernel_.tuning.resident_blocks > 0 ? fmt::format(", {}", kernel_.tuning.resident_blocks) : "",
         kKernelName, run);
   }

@@ -99,6 +99,20 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
   return plan::is_value(access) && access != Access::uniform && chain_.scope_of_input(i) == scope;
 }
 
+// An index of a row is found by the coordinates of the row.
+OffsetText ReductionPasses::offset_at(std::string_view at) const {
+  return [this, at = std::string(at)](std::string_view name) {
+    const auto is_index = [&](const OperandPlan& operand) {
+      return operand.per_row && input_name(program_, index_of(operand)) == name;
+    };
+    if (std::ranges::none_of(kernel_.inputs, is_index)) return codegen::offset_at(at)(name);
+    std::vector<std::string> terms;
+    for (int d = 0; d < reduction_.layout.outer; ++d)
+      terms.push_back(fmt::format("{0}[{1}] * p.strides_{2}[{1}]", at, d, name));
+    return fmt::format("{}", fmt::join(terms, " + "));
+  };
+}
+
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position, const std::string& base) {
   const bool is_gathered = operand.access == Access::gathered;

@@ -137,6 +137,11 @@ class ReductionPasses {
   std::string vectors_saved(int pass, const PassNeeds& needs, const std::string& indent, std::string_view held) const;
   std::string one_loop(int pass, std::size_t k, const std::vector<ElementLoop>& loops, const std::string& indent,
                        std::string_view held, std::string_view values);
+  /// As codegen::offset_at(), but an index that a row shares is found by the row's coordinates.
+  OffsetText offset_at(std::string_view at) const;
+  std::size_t index_of(const plan::OperandPlan& input) const {
+    return static_cast<std::size_t>(&input - kernel_.inputs.begin());
+  }
   std::string element_of(std::size_t input, const std::string& packet) const;
   bool is_saved(ir::Value value) const;
   bool is_seen_by(int pass, ir::Value saved) const;

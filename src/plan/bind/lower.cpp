@@ -506,8 +506,12 @@ class Lowering {
     }
     check_shapes(lowered.program);
     std::vector<std::string> texts;
-    for (const Lowered::Operand& operand : lowered.operands) texts.push_back(operand.text);
-    lowered.program = std::move(lowered.program).with_operand_texts(std::move(texts));
+    std::vector<ir::Viewed> viewed;
+    for (const Lowered::Operand& operand : lowered.operands) {
+      texts.push_back(operand.text);
+      viewed.push_back(operand.is_mask ? ir::Viewed() : ir::Viewed{static_cast<int>(operand.input), operand.offset});
+    }
+    lowered.program = std::move(lowered.program).with_operand_texts(std::move(texts)).with_viewed(std::move(viewed));
     return lowered;
   }
 

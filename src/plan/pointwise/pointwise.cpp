@@ -60,15 +60,15 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
     for (const OperandPlan& operand : *operands) {
       if (is_streamed(operand.access)) narrowest = std::min(narrowest, size_in_bytes(operand));
-      if (is_streamed(operand.access)) widest = std::max(widest, size_in_bytes(operand));
-      if (operand.access != Access::unused && operand.access != Access::uniform) registers += size_in_bytes(operand);
+      if (is_streamed(operand.access) || operand.access == Access::run) widest = std::max(widest, moved_bytes(operand));
+      if (operand.access != Access::unused && operand.access != Access::uniform) registers += moved_bytes(operand);
     }
   }
   // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches
   // best.
   const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
   if (std::ranges::none_of(kernel.outputs, streamed) || !has_one_place_per_row(space)) return 1;
-  int elements = elements_of_vector(narrowest, widest);
+  auto elements = static_cast<int>(std::bit_floor(static_cast<unsigned>(elements_of_vector(narrowest, widest))));
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
   // Each load of an operand that is read element by element touches a sector per thread, and those of all elements the
@@ -98,7 +98,7 @@ int loaded_bytes(const KernelClass& kernel) {
   int loaded = 0;
   for (const OperandPlan& input : kernel.inputs) {
     if (!is_value(input.access) || input.access == Access::uniform || input.access == Access::hoisted) continue;
-    loaded += size_in_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
+    loaded += moved_bytes(input) * (input.access == Access::row ? 1 : kernel.elements);
   }
   return loaded;
 }
@@ -217,15 +217,32 @@ Access classify_written(const StridedOperand& strided, const Space& space, const
   return access == Access::uniform ? Access::strided : access;
 }
 
+// The longest vectors that runs of memory serve, and that are not longer than what is chosen with these; whether there
+// are some.
+bool choose_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+  for (int elements = kAccessBytes; elements > 1; elements /= 2) {
+    KernelClass shared = kernel;
+    share_runs(shared, space, program, elements);
+    const bool has_runs =
+        std::ranges::any_of(shared.inputs, [](const OperandPlan& input) { return input.run.has_value(); });
+    if (!has_runs || choose_elements(shared, space, instructions) < elements) continue;
+    kernel = std::move(shared);
+    kernel.elements = elements;
+    return true;
+  }
+  return false;
+}
+
 // Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
-void choose_accesses(KernelClass& kernel, const Space& space, int instructions) {
+void choose_accesses(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
   const Strides dense = dense_strides(space);
   const bool is_flat = kernel.map<Flat>() != nullptr;
   for (const StridedOperand& strided : space.inputs)
     kernel.inputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
   for (const StridedOperand& strided : space.outputs)
     kernel.outputs.push_back({strided.dtype, classify_written(strided, space, dense, is_flat), 1});
-  kernel.elements = choose_elements(kernel, space, instructions);
+  if (!is_flat || !choose_runs(kernel, space, program, instructions))
+    kernel.elements = choose_elements(kernel, space, instructions);
   if (has_packed(kernel)) kernel.elements = std::max(kernel.elements, 2);
   if (kernel.map<Tiled2D>() != nullptr) {
     kernel.elements = aligned_elements(kernel, space, kernel.elements);
@@ -233,6 +250,7 @@ void choose_accesses(KernelClass& kernel, const Space& space, int instructions) 
   }
   kernel.steps = choose_steps(kernel, space, instructions);
   for (std::size_t i = 0; i < space.inputs.size(); ++i) {
+    if (kernel.inputs[i].run) continue;
     kernel.inputs[i].width =
         is_random(kernel.inputs[i].access)
             ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
@@ -250,6 +268,34 @@ bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
          space.extents[space.rank() - 1] % kernel.elements == 0;
 }
 
+// The same of rows of results that are no dense line, where no access needs a test: these rows are in line, too.
+bool has_full_vectors(const KernelClass& kernel, const Space& space) {
+  const auto all_aligned = [&](const auto& operands, const auto& strided_operands) {
+    for (std::size_t i = 0; i < strided_operands.size(); ++i) {
+      const bool moves_several = operands[i].access == Access::contiguous && operands[i].width > 1;
+      if (moves_several && !is_aligned(strided_operands[i], space, space.rank() - 1, operands[i].width)) return false;
+    }
+    return true;
+  };
+  return kernel.map<ByRow>() != nullptr && kernel.elements > 1 &&
+         space.extents[space.rank() - 1] % kernel.elements == 0 && all_aligned(kernel.inputs, space.inputs) &&
+         all_aligned(kernel.outputs, space.outputs);
+}
+
+// Whether offsets that are made of quotients stay in the index's range on the way.
+bool has_small_quotients(const KernelClass& kernel, const Space& space) {
+  const auto fits = [&](const StridedOperand& strided) {
+    double sum = 0;
+    double number = static_cast<double>(space.elements);
+    for (int d = space.rank(); d-- > 0;) {
+      sum += number * std::abs(static_cast<double>(stride_of_quotient(strided, space, d)));
+      number /= static_cast<double>(space.extents[d]);
+    }
+    return sum < (kernel.wide_index ? 0x1p62 : 0x1p31);
+  };
+  return kernel.coordinates > 0 && std::ranges::all_of(space.inputs, fits) && std::ranges::all_of(space.outputs, fits);
+}
+
 // Broadcast operands none of whose vectors needs another way: nearly every bias. The other way is a quarter of such a
 // kernel (cold-start.md).
 void find_aligned(KernelClass& kernel, const Space& space) {
@@ -260,10 +306,17 @@ void find_aligned(KernelClass& kernel, const Space& space) {
   }
 }
 
-// Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail.
-int choose_coordinates(const KernelClass& kernel, const Space& space) {
+// In the order of the outputs, not in tiles.
+bool is_in_line(const KernelClass& kernel) {
+  return kernel.map<Flat>() != nullptr || kernel.map<ByRow>() != nullptr;
+}
+
+// Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail. Each takes a division,
+// which counts where an access serves few elements, as of views.
+int choose_coordinates(const KernelClass& kernel, const Space& space, const ir::Program& program) {
   const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
   if (kernel.map<Flat>() != nullptr && std::ranges::none_of(kernel.inputs, gathered)) return 0;
+  if (is_in_line(kernel) && has_views(program) && space.rank() <= 2) return 2;
   return space.rank() <= 3 ? 3 : space.rank() <= 5 ? 5 : 8;
 }
 
@@ -337,7 +390,7 @@ class GridSizer {
 };
 
 // The first map that suits: tiles that are transposed, tiles of two dimensions, one line, rows.
-Mapped choose_map(Space space, int instructions) {
+Mapped choose_map(Space space, const ir::Program& program, int instructions) {
   const int dimension = writes_at_indices(space) ? -1 : find_input_dimension(space);
   if (dimension >= 0) {
     if (auto transposed = transpose(space, dimension, instructions)) return std::move(*transposed);
@@ -350,7 +403,7 @@ Mapped choose_map(Space space, int instructions) {
   Mapped mapped = tiled           ? std::move(*tiled)
                   : dense_outputs ? Mapped(std::move(space), {Flat{}})
                                   : Mapped(std::move(space), {ByRow{}});
-  choose_accesses(mapped.kernel, mapped.space, instructions);
+  choose_accesses(mapped.kernel, mapped.space, program, instructions);
   return mapped;
 }
 
@@ -367,17 +420,23 @@ bool takes_last_tile_first(const Space& space, const Machine& machine) {
 
 void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machine) {
   const int instructions = instructions_of(program);
-  Mapped mapped = choose_map(std::move(plan.space), instructions);
+  Mapped mapped = choose_map(std::move(plan.space), program, instructions);
   KernelClass& kernel = mapped.kernel;
   Space& space = mapped.space;
   kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions, machine);
   kernel.wide_index = needs_wide_index(space);
-  kernel.coordinates = choose_coordinates(kernel, space);
+  kernel.coordinates = choose_coordinates(kernel, space, program);
   pad(space, kernel.coordinates);
-  if (has_divisible_rows(kernel, space)) {
-    kernel.body = PointwiseClass{Flat{.divisible_rows = true}};
+  if (has_divisible_rows(kernel, space) || (has_views(program) && has_full_vectors(kernel, space))) {
+    const bool by_quotients = has_views(program) && has_small_quotients(kernel, space);
+    kernel.body = PointwiseClass{Flat{.divisible_rows = true, .by_quotients = by_quotients}};
     find_aligned(kernel, space);
+    if (has_views(program)) {
+      find_moves(kernel, space, by_quotients);
+      drop_masks_of_runs(kernel, program);
+    }
   }
+  if (has_views(program) && is_in_line(kernel)) share_strides(kernel, space);
   plan.kernel_class = std::move(kernel);
   plan.space = std::move(space);
   if (plan.space.elements > 0)
@@ -386,6 +445,10 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
 }
 
 std::string why(const Flat&, const KernelClass& kernel) {
+  const auto is_in_line = [](const OperandPlan& output) { return output.access == Access::linear; };
+  if (!std::ranges::all_of(kernel.outputs, is_in_line))
+    return "an output has gaps, steps or an order of its own, but rows are multiples of vectors and begin aligned, so "
+           "threads iterate over them in one line";
   return kernel.coordinates == 0 ? "everything lies in memory as the output does: one index serves all operands"
                                  : "the outputs are dense, so threads iterate over them in one line; only broadcast or "
                                    "strided operands need coordinates";

@@ -46,6 +46,18 @@ Tiled2D choose_lanes(const KernelClass& kernel, const Space& space);
 /// fit. The class is whole.
 std::optional<Mapped> transpose(const Space& space, int dimension, int instructions);
 
+/// Whether operands are views of tensors: then their kernels serve few shapes, and are made for these.
+inline bool has_views(const ir::Program& program) { return !program.viewed().empty(); }
+/// Of vectors of so many elements: views of one tensor that a run of memory serves are accessed so, the others as they
+/// were. Rows must be multiples of vectors.
+void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements);
+/// Along which dimensions operands move, of kernels that go by coordinates or by quotients.
+void find_moves(KernelClass& kernel, const Space& space, bool by_quotients);
+/// Masks that only say where rows end, for views whose runs end there: nothing asks them.
+void drop_masks_of_runs(KernelClass& kernel, const ir::Program& program);
+/// Operands with the same strides have one parameter for them, and so one offset. The space is padded.
+void share_strides(KernelClass& kernel, const Space& space);
+
 /// Why threads map to the iteration space as they do. Each map says it beside its planner.
 std::string why_pointwise(const KernelClass& kernel);
 std::string why(const Flat& map, const KernelClass& kernel);

@@ -171,6 +171,18 @@ void find_full_vectors(Plan& plan, const ir::Program& program) {
           0;
 }
 
+// Indices that all of a row shares: kernels read one for a row, not for each of its vectors.
+void find_indices_of_rows(Plan& plan) {
+  KernelClass& kernel = plan.kernel_class;
+  const RowLayout& layout = kernel.reduction()->layout;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    OperandPlan& input = kernel.inputs[i];
+    input.per_row = input.access == Access::index && layout.inner_reduction && layout.inner == 0;
+    for (int d = layout.outer; d < plan.space.rank() && input.per_row; ++d)
+      input.per_row = !varies_along(plan.space.inputs[i], plan.space, static_cast<std::size_t>(d));
+  }
+}
+
 // The first that does: column sums beside results of elements, segment means, iteration in the order of the operands,
 // all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
@@ -214,6 +226,7 @@ void plan_reduction(Plan& plan, const ir::Program& program, Structure structure,
   choose_form(plan, program, std::move(structure), machine);
   check_scattered(plan, program);
   find_full_vectors(plan, program);
+  find_indices_of_rows(plan);
   tune_reduction(plan, program, machine);
 }
 

@@ -1,0 +1,26 @@
+// The text of runs: memory that is read once for several views of a tensor (plan/pointwise/shared_views.cpp). For
+// pointwise.cpp.
+#pragma once
+
+#include <string>
+
+#include "codegen/params.hpp"
+#include "codegen/prelude.hpp"
+
+namespace epifuse::codegen {
+
+/// What `reader` needs of the templates.
+void require_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader, Prelude& prelude);
+/// The variables that hold a run of a vector, and what of its views stands beside it.
+std::string held_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader);
+/// The statements that read them. `offset` is of the vector's first element.
+std::string load_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader,
+                     const OffsetText& offset, std::string_view indent);
+/// The statements that make numbers of that type of them: once of what several views have.
+std::string numbers_of_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader,
+                           std::string_view type, std::string_view indent);
+/// Of a view that a run serves: its number in element `e` of the vector.
+std::string number_in_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t input,
+                          std::string_view e);
+
+}  // namespace epifuse::codegen
