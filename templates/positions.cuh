@@ -15,6 +15,17 @@ __device__ __forceinline__ void load_position(i32 (&values)[kElements], const In
 }
 //@end
 
+//@section read_position_of_line : packet
+// Of rows, where all of a vector stand at one position.
+template <class At>
+__device__ __forceinline__ void read_position_of_line(Packet<i32>& packet, const Index (&strides)[kCoordinates],
+                                                      const At& position, const Space&) {
+  const i32 all = static_cast<i32>(offset_of(position.at, strides));
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) packet.put(e, all);
+}
+//@end
+
 //@section read_position : packet, each_element
 // Of rows.
 template <class At>

@@ -79,7 +79,8 @@ struct OperandPlan {
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
   std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
   int strides_of = kOwn;               ///< an input before it that has the same strides: one parameter serves both
-  /// Of views in divisible rows: the dimensions (bit d) along which the offset grows by strides that are not 0. 0: all.
+  /// The dimensions (bit d) along which the offset grows by strides that are not 0; 0: all. Of views in divisible rows,
+  /// and of positions that a vector of a reduction shares.
   std::uint8_t moves = 0;
 
   /// Needs coordinates, not only the linear index.

@@ -8,6 +8,7 @@
 #include "codegen/params.hpp"
 #include "codegen/reduction/lane_segments.hpp"
 #include "codegen/reduction/passes.hpp"
+#include "plan/analysis/accuracy.hpp"
 
 namespace epifuse::codegen {
 
@@ -132,7 +133,8 @@ std::string ReductionPasses::element_function(int pass, std::size_t k, const std
   for (const std::size_t i : loop.outputs) {
     const Value value = program_.results()[i].value;
     parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
-    body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(value));
+    const Value stored = plan::stored_value(program_, i, kernel_.outputs[i].dtype);
+    body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(stored));
   }
   const std::string knows =
       loops.size() == 1 ? "" : fmt::format(", once its lanes have agreed {} time{}", k, k == 1 ? "" : "s");

@@ -146,6 +146,10 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
     return fmt::format("{0}({1}, p.{2} + {3} / 2, {4});\n", packed, packet, name,
                        packed_offset(operand, name, position), position);
   }
+  if (operand.access == Access::position && operand.moves != 0) {
+    prelude_.require("read_position_of_line");
+    return fmt::format("read_position_of_line({}, p.strides_{}, {}, p.space);\n", packet, name, position);
+  }
   const bool streamed = plan::is_streamed(operand.access);
   const bool is_random = plan::is_random(operand.access);
   const bool hinted = way == "load" && streamed;  // Held::load says whether the elements will be read again

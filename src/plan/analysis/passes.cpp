@@ -25,11 +25,23 @@ Values targets_of_pass(const Program& program, const Structure& structure, int p
   return targets;
 }
 
+namespace {
+
+// The first that can compute it; exponentials of a softmax are taken by the first of all, below what a thread has seen.
+int pass_that_saves(const Program& program, const Structure& structure, Value value) {
+  if (accumulator_of_exponential(program, structure, value) >= 0) return 0;
+  return structure.nodes[static_cast<std::size_t>(value)].stage;
+}
+
+}  // namespace
+
 Marks computed_in_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
   Marks needed(program.nodes().size(), false);
   for (const Value target : targets_of_pass(program, structure, pass)) needed[static_cast<std::size_t>(target)] = true;
   const auto is_known = [&](std::size_t i) {
-    const bool is_saved = pass > 0 && std::ranges::find(saved, static_cast<Value>(i)) != saved.end();
+    const auto value = static_cast<Value>(i);
+    const bool is_saved =
+        std::ranges::find(saved, value) != saved.end() && pass > pass_that_saves(program, structure, value);
     return !is_computed_in_passes(structure.nodes[i].scope) || is_saved;
   };
   ir::mark_arguments(program.nodes(), needed, is_known);
@@ -73,8 +85,9 @@ std::vector<std::vector<int>> passes_of_inputs(const Program& program, const Str
     if (!is_computed_in_passes(structure.nodes[i].scope)) continue;
     const auto own = of(static_cast<Value>(i));
     if (std::ranges::find(saved, static_cast<Value>(i)) != saved.end()) {
-      std::fill_n(own + 1, words - 1, 0);
-      own[0] &= 1;
+      const auto first = static_cast<std::size_t>(pass_that_saves(program, structure, static_cast<Value>(i)));
+      for (std::size_t pass = first + 1; pass < passes; ++pass)
+        own[static_cast<std::ptrdiff_t>(pass / kBits)] &= ~(Word{1} << (pass % kBits));
     }
     const Node& node = program.nodes()[i];
     for (int k = 0; k < node.computed_arity(); ++k) {

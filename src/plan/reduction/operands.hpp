@@ -74,6 +74,7 @@ class ReductionOperands {
   bool is_needed_later(std::size_t input) const;
   void choose_width(OperandPlan& operand, const StridedOperand& strided);
   void choose_saved();
+  bool is_computed_later(ir::Value value) const;
   void save_instead_of_operands();
   int reads_of_later_passes() const;
 

@@ -183,6 +183,23 @@ void find_indices_of_rows(Plan& plan) {
   }
 }
 
+// Positions along another dimension than the innermost: the same for all of a vector, which lies in one line.
+void find_positions_of_lines(Plan& plan) {
+  KernelClass& kernel = plan.kernel_class;
+  const RowLayout& layout = kernel.reduction()->layout;
+  if (!layout.inner_reduction || (layout.reduced > 1 && !layout.whole_lines)) return;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (kernel.inputs[i].access != Access::position) continue;
+    std::uint8_t moves = 0;
+    for (int d = 0; d < plan.space.rank(); ++d) {
+      const bool varies = plan.space.inputs[i].strides[static_cast<std::size_t>(d)] != 0;
+      moves = static_cast<std::uint8_t>(moves | (varies ? 1U << d : 0));
+    }
+    const bool moves_in_line = (moves >> (plan.space.rank() - 1) & 1) != 0;
+    if (!moves_in_line) kernel.inputs[i].moves = moves;
+  }
+}
+
 // The first that does: column sums beside results of elements, segment means, iteration in the order of the operands,
 // all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
@@ -227,6 +244,7 @@ void plan_reduction(Plan& plan, const ir::Program& program, Structure structure,
   check_scattered(plan, program);
   find_full_vectors(plan, program);
   find_indices_of_rows(plan);
+  find_positions_of_lines(plan);
   tune_reduction(plan, program, machine);
 }
 
