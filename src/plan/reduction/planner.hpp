@@ -112,6 +112,7 @@ class ReductionPlanner {
   int most_lane_steps();
   int few_steps(int most);
   int lane_steps_of(std::int64_t vectors);
+  bool has_costly_block(std::int64_t vectors);
   bool fills_lanes(std::int64_t vectors, int lanes);
   int group_steps(std::int64_t own, int most);
   bool choose_inner_group();
