@@ -53,7 +53,7 @@ class Views : public OnGpu {
     const OutputView out(const_cast<void*>(result.view().data), DType::f32, own.shape);
     engine().launch(placed.tail(), nullptr, std::span(&out, 1), inputs);
     engine().synchronize();
-    peek(own.data, result.view().data, static_cast<std::size_t>(numbers + 1) * sizeof(float));
+    peek(const_cast<void*>(own.data), result.view().data, static_cast<std::size_t>(numbers + 1) * sizeof(float));
   }
 
   void expect_definitions(std::uint64_t seed, ViewCase (*draw)(std::uint64_t)) {
