@@ -92,20 +92,20 @@ Value combined(Builder& b, Op op, std::vector<Value> values) {
 }
 
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
-// and kernels compute these once.
-Value combined_windows(Builder& b, Op op, const std::vector<Value>& elements, int rank, std::string_view function,
-                       const Windows& windows) {
+// and kernels add these up once.
+Value sum_of_windows(Builder& b, const std::vector<Value>& elements, int rank, std::string_view function,
+                     const Windows& windows) {
   const auto columns = static_cast<std::size_t>(by_dimension(function, "kernel_size", windows.size, rank).back());
   const bool overlap = !windows.stride.empty() && by_dimension(function, "stride", windows.stride, rank).back() <
                                                       static_cast<std::int64_t>(columns);
-  if (!overlap) return combined(b, op, elements);
-  std::vector<Value> combined_columns;
+  if (!overlap) return combined(b, Op::add, elements);
+  std::vector<Value> sums;
   for (std::size_t column = 0; column < columns; ++column) {
     std::vector<Value> values;
     for (std::size_t i = column; i < elements.size(); i += columns) values.push_back(elements[i]);
-    combined_columns.push_back(combined(b, op, std::move(values)));
+    sums.push_back(combined(b, Op::add, std::move(values)));
   }
-  return combined(b, op, std::move(combined_columns));
+  return combined(b, Op::add, std::move(sums));
 }
 
 Value number(Builder& b, double value) { return b.constant(value, Category::integer); }
@@ -179,15 +179,14 @@ std::string name_with(std::string_view stem, int rank) { return fmt::format("{}{
 
 Value max_pool(Builder& b, Value x, int rank, const Windows& windows) {
   constexpr double kLeast = -std::numeric_limits<double>::infinity();
-  const std::string name = name_with("max_pool", rank);
-  return combined_windows(b, Op::maximum, elements_of(b, x, rank, name, windows, kLeast), rank, name, windows);
+  return combined(b, Op::maximum, elements_of(b, x, rank, name_with("max_pool", rank), windows, kLeast));
 }
 
 Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, const Divisor& divisor) {
   const std::string name = name_with("avg_pool", rank);
   const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
   const Value count = divisor_of(b, x, rank, name, windows, divisor, elements.size());
-  return b.apply(Op::div, {combined_windows(b, Op::add, elements, rank, name, windows), count, kNone});
+  return b.apply(Op::div, {sum_of_windows(b, elements, rank, name, windows), count, kNone});
 }
 
 Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
@@ -197,7 +196,7 @@ Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
   // No window steps outside, so powers first: their gradient is then one sum over windows.
   if (p != 1) x = p == 2 ? b.apply(Op::square, {x, kNone, kNone}) : b.apply(Op::pow, {x, b.constant(p), kNone});
   const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
-  const Value sum = combined_windows(b, Op::add, elements, rank, name, windows);
+  const Value sum = sum_of_windows(b, elements, rank, name, windows);
   if (p == 1) return sum;
   return p == 2 ? b.apply(Op::sqrt, {sum, kNone, kNone}) : b.apply(Op::pow, {sum, b.constant(1 / p), kNone});
 }

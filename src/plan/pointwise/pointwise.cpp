@@ -309,8 +309,8 @@ void find_aligned(KernelClass& kernel, const Space& space) {
 // In the order of the outputs, not in tiles.
 bool is_in_line(const KernelClass& kernel) { return kernel.map<Flat>() != nullptr || kernel.map<ByRow>() != nullptr; }
 
-// Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail. Each takes a division,
-// which counts where an access serves few elements, as of views.
+// Few sizes, so that few kernels serve all shapes: three coordinates hold almost every real tail. Each takes a
+// division, which counts where an access serves few elements, as of views.
 int choose_coordinates(const KernelClass& kernel, const Space& space, const ir::Program& program) {
   const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
   if (kernel.map<Flat>() != nullptr && std::ranges::none_of(kernel.inputs, gathered)) return 0;

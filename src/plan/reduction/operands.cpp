@@ -186,9 +186,10 @@ bool ReductionOperands::is_computed_later(ir::Value value) const {
   return false;
 }
 
-// The arguments of the first pass's accumulators, where they are expensive and needed again. Of a magnitude that nothing
-// else needs it is what it is the magnitude of, in whatever pass: a row that is quantised (gate to fp8 per 128 elements
-// in bf16: computed twice 1.54 of the copy). Operands are held, or drawn again, and not saved.
+// The arguments of the first pass's accumulators, where they are expensive and needed again. Where rows are quantised,
+// an accumulator takes magnitudes that nothing else needs: then it is what they are the magnitudes of, in whatever pass
+// (gate to fp8 per 128 elements in bf16: computed twice 1.54 of the copy, saved 0.99). Operands are held, or drawn
+// again, and not saved.
 void ReductionOperands::choose_saved() {
   Values& saved = reduction().residency.saved;
   for (const Accumulator& a : structure().accumulators) {
