@@ -125,6 +125,11 @@ class DryRun(unittest.TestCase):
     def test_view_operands(self):
         self.assertIn("rope of halves f32: ", self.dry("view-operands"))
 
+    def test_quantise(self):
+        found = self.dry("quantise")
+        self.assertIn("gate to MXFP8 bf16: ", found)
+        self.assertNotIn("FAILED", found)
+
     def test_products(self):
         self.assertIn("silu(a) * b i8: ", self.dry("products"))
 
