@@ -96,6 +96,19 @@ CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside 
     ("split, one pass", "mean(x, axis=-1)", "x=f32[2,4000000]"),
     ("split outer reduction", "mean(x, axis=0)", "x=f32[65536,512]"),
     ("grid reduction", "y = layer_norm(x); return y, amax(abs(y))", "x=f16[2000,1000]"),
+    ("flat, a run for several views", "max_pool2d(x, 2)", "x=f16[4,16,32,64]"),
+    ("flat, elements beside a run", "avg_pool2d(x, 3, 1, 1)", "x=f16[4,16,30,64]"),
+    ("flat, several views in rows cut short", "max_pool2d(x, 3, 2, 1)", "x=f16[4,16,31,63]"),
+    ("flat, results with gaps", "rope(q, c, s)", "q=f16[2,4,64,128] c=f32[64,64] s=f32[64,64] --out f16"),
+    ("flat, padded and rolled", "relu(roll(pad(x, (3, 5)), 7, -1))", "x=f16[64,500]"),
+    ("rows at an index", "layer_norm(embedding(ids, w), g, b)", "ids=i64[8,16] w=f16[300,768] g=f16[768] b=f16[768]"),
+    ("blocks that are quantised", "q, s = mx_quantize(silu(x) * y, f8e4m3); return q, s", "x=bf16[64,1024] y=bf16[64,1024]"),
+    ("blocks of 4 bits", "q, s = nv_quantize(silu(x) * y, g); return q, s", "x=bf16[64,1024] y=bf16[64,1024] g=f32[]"),
+    (
+        "heads that are quantised",
+        "q, s = quantize(rope(rms_norm(k, w), c, s0, at), f8e4m3); return q, s",
+        "k=bf16[64,4,128] w=bf16[128] c=f32[64,64] s0=f32[64,64] at=i32[64,1]",
+    ),
 )
 
 
