@@ -101,7 +101,12 @@ __device__ __forceinline__ void write_held(const Params& p, const Uniforms& unif
 //@endif
 //@if kAllFull
   write_round<true>(p, uniforms, place, 0, held, rows, grid);
-//@else
+//@endif
+//@if !kAllFull && kElements == 1 && kSteps == 1
+  // One element is there or is not, which is asked where it is written. Asked here, too, ptxas 13.0 lets groups without a row write.
+  write_round<false>(p, uniforms, place, 0, held, rows, grid);
+//@endif
+//@if !kAllFull && (kElements > 1 || kSteps > 1)
   if (full_vectors) {
     write_round<true>(p, uniforms, place, 0, held, rows, grid);
   } else {

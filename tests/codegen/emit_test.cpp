@@ -136,6 +136,15 @@ std::string draft_of(const std::string& chain, const std::vector<TensorView>& in
   return codegen::draft(tail.program(), plan.kernel_class, plan.space.input_kinds());
 }
 
+// Asked twice whether its one element exists, threads without a row wrote: ptxas 13.0 made one question of both
+// (tests/gpu/launch_test.cpp has what came of it).
+TEST(Source, AsksOnceWhetherAnElementIsWritten) {
+  const TensorView x(nullptr, DType::bf16, {1, 1, 5, 6}, {0, 30, 6, 0});
+  const std::string source = source_of("t = unflatten(x, 3, (2, -1)); t * sum(t, 4, true)", {x});
+  EXPECT_TRUE(has(source, "write_round(p") || has(source, "write_round<false>(p")) << source;
+  EXPECT_FALSE(has(source, "write_round<true>(p")) << source;
+}
+
 // The examples of docs/internals/kernels, and what the measures of lean kernels are: sources do not grow unnoticed.
 TEST(Source, IsNoLongerThanItWas) {
   struct Kernel {

@@ -45,6 +45,25 @@ TEST_F(Launching, StreamsAreIndependentAndEachKeepsItsOrder) {
   }
 }
 
+// Blocks have space for more rows than there are. Groups without one took the first, and wrote over it (ptxas 13.0;
+// found by ./dev soak).
+TEST_F(Launching, GroupsWithoutARowWriteNothing) {
+  const Epilogue tail = Epilogue::parse("t = unflatten(x, 3, (2, -1)); t * sum(t, 4, true) - y");
+  for (const std::int64_t rows : {1, 5, 7, 15}) {
+    const std::vector<float> values = ramp(static_cast<std::size_t>(rows), 1);
+    const Array x = engine().array(DType::f32, {rows}, values.data());
+    const float two = 2;
+    const Array y = engine().array(DType::f32, {1}, &two);
+    const Array result = engine().empty(DType::f32, {1, 1, rows, 2, 3});
+    const TensorView repeated(x.view().data, DType::f32, {1, 1, rows, 6}, {0, 0, 1, 0});
+    engine().launch(tail, nullptr, result, {repeated, y.view()});
+    engine().synchronize();
+    const std::vector<float> found = contents<float>(result);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_EQ(found[i], 3 * values[i / 6] * values[i / 6] - two) << "element " << i << " of " << rows << " rows";
+  }
+}
+
 TEST_F(Launching, IsCapturedInAGraphAndReplayed) {
   constexpr std::int64_t kCount = 50'001;
   const Epilogue tail = Epilogue::parse("relu(x) * s + bias", std::array<std::string, 1>{"s"});
