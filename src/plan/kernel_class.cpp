@@ -29,7 +29,7 @@ std::string OperandPlan::text() const {
   if (width > 1) text += fmt::format("x{}", width);
   if (run && access == Access::run) text += fmt::format(":step {}", run->step);
   if (run && access == Access::of_run) text += fmt::format(":{} of {}", run->first, run->reader);
-  if (moves != 0) text += fmt::format(":moves {:b}", moves);
+  if (moves != 0) text += fmt::format(":moves {:b}", moves & ~kKnown);
   if (strides_of != kOwn) text += fmt::format(":strides of {}", strides_of);
   if (aligned) text += ":aligned";
   if (per_row) text += ":per_row";

@@ -69,6 +69,7 @@ struct RunOfViews {
 
 struct OperandPlan {
   static constexpr int kOwn = -1;
+  static constexpr std::uint16_t kKnown = 1U << 8;
 
   DType dtype = DType::f32;
   Access access = Access::linear;
@@ -79,9 +80,9 @@ struct OperandPlan {
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
   std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
   int strides_of = kOwn;               ///< an input before it that has the same strides: one parameter serves both
-  /// The dimensions (bit d) along which the offset grows by strides that are not 0; 0: all. Of views in divisible rows,
-  /// and of positions that a vector of a reduction shares.
-  std::uint8_t moves = 0;
+  /// The dimensions (bit d) along which the offset grows by strides that are not 0, and kKnown; 0: all. Of views in
+  /// divisible rows, and of positions that a vector of a reduction shares.
+  std::uint16_t moves = 0;
 
   /// Needs coordinates, not only the linear index.
   bool is_gathered() const noexcept { return access >= Access::row; }

@@ -194,7 +194,8 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
   const Runs runs(kernel, space, program);
   for (std::size_t reader = 0; reader < kernel.inputs.size(); ++reader) {
     const auto members = runs.members(reader, elements);
-    const int width = members.size() > 1 ? runs.width(reader, elements) : 1;
+    if (members.size() < 2) continue;
+    const int width = runs.width(reader, elements);
     if (width * size_in_bytes(kernel.inputs[reader]) < kLeastBytes) continue;
     const int step = runs.step(reader);
     for (const auto& [input, first] : members) {
@@ -208,10 +209,11 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
 void find_moves(KernelClass& kernel, const Space& space, bool by_quotients) {
   const auto find = [&](OperandPlan& operand, const StridedOperand& strided) {
     if (!operand.is_gathered() || operand.access == Access::of_run) return;
+    operand.moves = OperandPlan::kKnown;
     for (int d = 0; d < space.rank(); ++d) {
       const std::int64_t stride =
           by_quotients ? stride_of_quotient(strided, space, d) : strided.strides[static_cast<std::size_t>(d)];
-      if (stride != 0) operand.moves = static_cast<std::uint8_t>(operand.moves | 1U << d);
+      if (stride != 0) operand.moves = static_cast<std::uint16_t>(operand.moves | 1U << d);
     }
   };
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) find(kernel.inputs[i], space.inputs[i]);
