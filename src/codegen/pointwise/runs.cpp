@@ -6,7 +6,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "codegen/emit.hpp"
+#include "codegen/chain.hpp"
 
 namespace epifuse::codegen {
 namespace {
