@@ -4,10 +4,11 @@ import dataclasses
 import importlib.util
 import re
 import typing
+import zlib
 
 import gpu_timing
 import session
-from gpu_timing import Copy, Wrong, difference, launches_for, measure, torch_dtype
+from gpu_timing import Copy, Torch, Wrong, as_list, bytes_of, difference, launches_for, measure, sets_for, torch_dtype, wait
 
 DTYPES = ("f32", "bf16")
 
@@ -19,6 +20,7 @@ class Case:
     shapes: dict  # operand -> shape, in the order of `function`
     function: typing.Callable  # the same with PyTorch
     wrt: tuple = ()  # of a backward pass: the operands whose gradients are asked for
+    out: tuple = ()  # operands whose memory the results are
 
     def text(self, _dtype):
         """The chain for operands of a type."""
@@ -27,6 +29,10 @@ class Case:
     def operands(self, dtype):
         """Random ones."""
         return [gpu_timing.torch.randn(shape, device="cuda").to(torch_dtype(dtype)) for shape in self.shapes.values()]
+
+    def type_of(self, _name, dtype):
+        """Of an operand."""
+        return dtype
 
     def in_order(self, names, operands):
         """The same, as a chain takes them."""
@@ -59,6 +65,51 @@ def timed(contestants, traffic, sets, seconds, problems):
     ratio = {name: value / found["copy"] for name, value in found.items() if name != "copy"}
     return {"bytes": traffic, "seconds": found, "ratio": ratio, "copies": copies, "samples": samples, "launches": launches,
             "sets": sets, "problems": problems}
+
+
+def timed_tail(case, dtype, options, known, check):
+    """A forward chain: the record of EpiFuse, eager PyTorch and torch.compile, beside a copy of what the plan moves. `check` has the results and
+    the operands, raises Wrong or gives what the record says of the error."""
+    import epifuse
+
+    torch = gpu_timing.torch
+    torch.manual_seed(zlib.crc32(case.name.encode()))
+    tail = epifuse.compile(case.chain)
+
+    def launched(*operands):
+        out = {"out": tuple(case.in_order(case.out, operands))} if case.out else {}
+        return tail(*case.in_order(tail.inputs, operands), **out)
+
+    first = case.operands(dtype)
+    results = as_list(launched(*first))
+    wait("EpiFuse's kernel")
+    error = check(results, first)
+    plan = tail.plan(*case.in_order(tail.inputs, first))
+    traffic = plan.bytes_read + plan.bytes_written
+    largest = max(bytes_of([tensor]) for tensor in [*first, *results])
+    del results
+    count = sets_for(largest, traffic)
+    sets = [first] + [case.operands(dtype) for _ in range(count - 1)]
+    torch.cuda.empty_cache()
+
+    contestants = {"epifuse": Torch(launched, sets), "eager": Torch(case.function, sets)}
+    if not options.no_compile:
+        contestants["compile"] = Torch(torch.compile(case.function, dynamic=False), sets)
+    return known | {"schedule": plan.schedule} | error | timed(contestants, traffic, count, options.seconds, {})
+
+
+def warm_tail(item):
+    case, dtype = item
+    gpu_timing.torch.compile(case.function, dynamic=False)(*case.operands(dtype))
+
+
+def line_of_tail(case, dtype):
+    """The plan of a forward chain."""
+    import epifuse
+
+    tail = epifuse.compile(case.chain)
+    plan = tail.plan(*(f"{case.type_of(name, dtype)}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs))
+    return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"
 
 
 def line_of_record(first, found, last):

@@ -12,11 +12,10 @@ medians. ./dev bench quantise runs this, with what it needs. What kernels move a
 
 import dataclasses
 import sys
-import zlib
 
 import gpu_timing
 import package_cases
-from gpu_timing import Torch, Wrong, as_list, bytes_of, sets_for, torch_dtype, wait
+from gpu_timing import Wrong, torch_dtype
 
 torch = functional = None  # set by use_torch()
 
@@ -55,13 +54,15 @@ class Tail(package_cases.Case):
     exact: object = None  # its numbers in f64, before they are quantised, one for each result that has numbers
     scaled: tuple = ()  # of these results: which result has the scales, or None; and how many elements share one
     saturates: bool = False  # a scale is a power of two that the largest number may not fit
-    out: tuple = ()  # operands whose memory the results are
+
+    def type_of(self, name, dtype):
+        return OPERANDS.get(name, (dtype,))[0]
 
     def operands(self, dtype):
         made = []
         for name, shape in self.shapes.items():
-            of, draw = OPERANDS.get(name, (dtype, lambda shape: torch.randn(shape, device="cuda")))
-            made.append(draw(shape).to(torch_dtype(of)))
+            _, draw = OPERANDS.get(name, (dtype, lambda shape: torch.randn(shape, device="cuda")))
+            made.append(draw(shape).to(torch_dtype(self.type_of(name, dtype))))
         return made
 
 
@@ -181,7 +182,7 @@ def spacing_of(dtype, value):
 
 
 def check(case, found, inputs):
-    """The worst difference, in what one rounding may make. A batch of rows at a time: f64 of all of them is too much memory."""
+    """The worst difference, in what one rounding may make."""
     worst = 0.0
     exact = case.exact(*[x.double() if x.is_floating_point() and x.dtype != torch.float8_e4m3fn else x for x in inputs])
     numbers = [result for k, result in enumerate(found) if k not in {scales for scales, _ in case.scaled}]
@@ -198,51 +199,12 @@ def check(case, found, inputs):
 
 
 def run_case(item, options):
-    import epifuse
-
     case, dtype = item
-    torch.manual_seed(zlib.crc32(case.name.encode()))
-    tail = epifuse.compile(case.chain)
-
-    def launched(*inputs):
-        by_name = dict(zip(case.shapes, inputs))
-        given = [by_name[name] for name in tail.inputs]
-        return tail(*given, out=tuple(by_name[name] for name in case.out)) if case.out else tail(*given)
-
-    first = case.operands(dtype)
-    results = as_list(launched(*first))
-    wait("EpiFuse's kernel")
-    error = check(case, results, first)
-    plan = tail.plan(*case.in_order(tail.inputs, first))
-    traffic = plan.bytes_read + plan.bytes_written
-    largest = max(bytes_of([tensor]) for tensor in [*first, *results])
-    del results
-    count = sets_for(largest, traffic)
-    sets = [first] + [case.operands(dtype) for _ in range(count - 1)]
-    torch.cuda.empty_cache()
-
-    contestants = {"epifuse": Torch(launched, sets), "eager": Torch(case.function, sets)}
-    if not options.no_compile:
-        contestants["compile"] = Torch(torch.compile(case.function, dynamic=False), sets)
-    known = record_of(item) | {"schedule": plan.schedule, "error_in_roundings": error}
-    return known | package_cases.timed(contestants, traffic, count, options.seconds, {})
-
-
-def warm(item):
-    case, dtype = item
-    torch.compile(case.function, dynamic=False)(*case.operands(dtype))
-
-
-def line_of(case, dtype):
-    """The plan."""
-    import epifuse
-
-    tail = epifuse.compile(case.chain)
-    types = {name: OPERANDS.get(name, (dtype,))[0] for name in case.shapes}
-    plan = tail.plan(*(f"{types[name]}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs))
-    return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"
+    return package_cases.timed_tail(
+        case, dtype, options, record_of(item), lambda found, inputs: {"error_in_roundings": check(case, found, inputs)}
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(package_cases.main(__file__, __doc__, CASES, record_of=record_of, run=run_case, warm=warm, line_of=line_of, use_torch=use_torch,
-                                dtypes=("bf16",)))
+    sys.exit(package_cases.main(__file__, __doc__, CASES, record_of=record_of, run=run_case, warm=package_cases.warm_tail,
+                                line_of=package_cases.line_of_tail, use_torch=use_torch, dtypes=("bf16",)))

@@ -181,6 +181,21 @@ def counted_suite(name, what, minutes, table, page):
     return Suite(name, what, minutes, counted(name), targets=("epifuse_tool",), files=("tools/epifuse",), results=(result,))
 
 
+def package_suite(name, what, table, pages):
+    """One that times the Python package on a GPU; package_cases.py says how, and table_package.py has its table. A record for each device of `pages`."""
+    result = Result(name, devices=tuple(pages), table=f"table_package:{table}", pages=pages)
+    return Suite(
+        name,
+        what,
+        8,
+        timed(name),
+        needs=("gpu", "torch", "wheel"),
+        targets=("epifuse_bench_bridge",),
+        files=("bench/libepifuse_bench.so",),
+        results=(result,),
+    )
+
+
 SUITES = {
     suite.name: suite
     for suite in [
@@ -220,73 +235,29 @@ SUITES = {
                 ),
             ),
         ),
-        Suite(
+        package_suite(
             "gradients",
             "backward passes of activations, norms and softmax beside a copy, torch.compile and eager PyTorch",
-            8,
-            timed("gradients"),
-            needs=("gpu", "torch", "wheel"),
-            targets=("epifuse_bench_bridge",),
-            files=("bench/libepifuse_bench.so",),
-            results=(
-                Result(
-                    "gradients",
-                    devices=("h100", "h200"),
-                    table="table_package:GRADIENTS",
-                    pages={"h100": "docs/measurements/gradients.md", "h200": H200},
-                ),
-            ),
+            "GRADIENTS",
+            {"h100": "docs/measurements/gradients.md", "h200": H200},
         ),
-        Suite(
+        package_suite(
             "view-operands",
             "chains that read operands through views beside a copy, torch.compile and eager PyTorch",
-            8,
-            timed("view-operands"),
-            needs=("gpu", "torch", "wheel"),
-            targets=("epifuse_bench_bridge",),
-            files=("bench/libepifuse_bench.so",),
-            results=(
-                Result(
-                    "view-operands",
-                    devices=("h100", "h200"),
-                    table="table_package:VIEW_OPERANDS",
-                    pages={"h100": "docs/measurements/gradients.md", "h200": H200},
-                ),
-            ),
+            "VIEW_OPERANDS",
+            {"h100": "docs/measurements/gradients.md", "h200": H200},
         ),
-        Suite(
+        package_suite(
             "quantise",
             "quantising tails of a language model beside a copy, torch.compile and eager PyTorch",
-            8,
-            timed("quantise"),
-            needs=("gpu", "torch", "wheel"),
-            targets=("epifuse_bench_bridge",),
-            files=("bench/libepifuse_bench.so",),
-            results=(
-                Result(
-                    "quantise",
-                    devices=("h100",),
-                    table="table_package:QUANTISE",
-                    pages={"h100": "docs/guide/quantisation.md"},
-                ),
-            ),
+            "QUANTISE",
+            {"h100": "docs/guide/quantisation.md"},
         ),
-        Suite(
+        package_suite(
             "products",
             "matrix products that host their chain beside cuBLASLt, with and without a tail, torch.compile and eager PyTorch",
-            8,
-            timed("products"),
-            needs=("gpu", "torch", "wheel"),
-            targets=("epifuse_bench_bridge",),
-            files=("bench/libepifuse_bench.so",),
-            results=(
-                Result(
-                    "products",
-                    devices=("h100",),
-                    table="table_package:PRODUCTS",
-                    pages={"h100": "docs/internals/plan/gemm.md"},
-                ),
-            ),
+            "PRODUCTS",
+            {"h100": "docs/internals/plan/gemm.md"},
         ),
         Suite(
             "examples",

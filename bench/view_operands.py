@@ -9,11 +9,10 @@ The copy moves what the chain must: each element that is read once, each result 
 is wrong is not timed. All contestants are captured in CUDA graphs, and replayed in turn; medians. ./dev bench view-operands runs this, with what it needs.
 """
 import sys
-import zlib
 
 import gpu_timing
 import package_cases
-from gpu_timing import Torch, as_list, bytes_of, sets_for, wait
+from gpu_timing import as_list
 from package_cases import Case, worst_of
 
 torch = functional = None  # set by use_torch()
@@ -74,43 +73,12 @@ def check(case, dtype, found, inputs):
 
 
 def run_case(item, options):
-    import epifuse
-
     case, dtype = item
-    torch.manual_seed(zlib.crc32(case.name.encode()))
-    tail = epifuse.compile(case.chain)
-    first = case.operands(dtype)
-    results = as_list(tail(*case.in_order(tail.inputs, first)))
-    wait("EpiFuse's kernel")
-    error = check(case, dtype, results, first)
-    plan = tail.plan(*case.in_order(tail.inputs, first))
-    traffic = plan.bytes_read + plan.bytes_written
-    largest = max(bytes_of([tensor]) for tensor in [*first, *results])
-    del results
-    count = sets_for(largest, traffic)
-    sets = [first] + [case.operands(dtype) for _ in range(count - 1)]
-    torch.cuda.empty_cache()
-
-    contestants = {"epifuse": Torch(lambda *inputs: tail(*case.in_order(tail.inputs, inputs)), sets), "eager": Torch(case.function, sets)}
-    if not options.no_compile:
-        contestants["compile"] = Torch(torch.compile(case.function, dynamic=False), sets)
-    known = record_of(item) | {"schedule": plan.schedule, "error_in_tolerances": error}
-    return known | package_cases.timed(contestants, traffic, count, options.seconds, {})
-
-
-def warm(item):
-    case, dtype = item
-    torch.compile(case.function, dynamic=False)(*case.operands(dtype))
-
-
-def line_of(case, dtype):
-    """The plan."""
-    import epifuse
-
-    tail = epifuse.compile(case.chain)
-    plan = tail.plan(*(f"{dtype}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs))
-    return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"
+    return package_cases.timed_tail(
+        case, dtype, options, record_of(item), lambda found, inputs: {"error_in_tolerances": check(case, dtype, found, inputs)}
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(package_cases.main(__file__, __doc__, CASES, record_of=record_of, run=run_case, warm=warm, line_of=line_of, use_torch=use_torch))
+    sys.exit(package_cases.main(__file__, __doc__, CASES, record_of=record_of, run=run_case, warm=package_cases.warm_tail,
+                                line_of=package_cases.line_of_tail, use_torch=use_torch))
