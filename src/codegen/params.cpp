@@ -103,16 +103,53 @@ std::string input_name(const ir::Program& program, std::size_t i) {
   return (i < program.inputs().size() ? "in_" : "") + program.operand_name(i);
 }
 
-std::string strides_of(const ir::Program& program, const KernelClass& kernel, const OperandPlan& operand,
-                       const std::string& name) {
-  if (operand.strides_of == OperandPlan::kOwn) return "strides_" + name;
-  const auto of = static_cast<std::size_t>(operand.strides_of);
-  const std::size_t inputs = kernel.inputs.size();
-  return "strides_" + (of < inputs ? input_name(program, of) : output_name(program, of - inputs));
+namespace {
+
+// Of that name.
+const OperandPlan& operand_named(const ir::Program& program, const KernelClass& kernel, std::string_view name) {
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
+    if (input_name(program, i) == name) return kernel.inputs[i];
+  std::size_t i = 0;
+  while (output_name(program, i) != name) ++i;
+  return kernel.outputs[i];
 }
 
-OffsetText offset_at(std::string_view at) {
-  return [at = std::string(at)](std::string_view name) { return fmt::format("offset_of({}, p.strides_{})", at, name); };
+// The offset as a sum over some dimensions, the innermost first.
+template <class Counts>
+std::string sum_over(const KernelClass& kernel, const OperandPlan& operand, std::string_view at,
+                     const std::string& strides, const Counts& counts) {
+  const bool has_unit_steps =
+      operand.access == Access::contiguous || (operand.access == Access::run && operand.run->step == 1);
+  std::vector<std::string> terms;
+  for (int d = kernel.coordinates - 1; d >= 0; --d) {
+    if (!counts(d)) continue;
+    const bool is_unit = has_unit_steps && d == kernel.coordinates - 1;
+    terms.push_back(is_unit ? fmt::format("{}[{}]", at, d) : fmt::format("{0}[{1}] * {2}[{1}]", at, d, strides));
+  }
+  if (terms.empty()) return "0";
+  return terms.size() == 1 ? terms[0] : fmt::format("({})", fmt::join(terms, " + "));
+}
+
+}  // namespace
+
+std::string strides_of(const ir::Program& program, const KernelClass& kernel, std::string_view name) {
+  const OperandPlan& operand = operand_named(program, kernel, name);
+  if (operand.strides_of == OperandPlan::kOwn) return fmt::format("p.strides_{}", name);
+  const auto of = static_cast<std::size_t>(operand.strides_of);
+  const std::size_t inputs = kernel.inputs.size();
+  return "p.strides_" + (of < inputs ? input_name(program, of) : output_name(program, of - inputs));
+}
+
+OffsetText offset_at(const ir::Program& program, const KernelClass& kernel, std::string_view at) {
+  return [&program, &kernel, at = std::string(at)](std::string_view name) {
+    const OperandPlan& operand = operand_named(program, kernel, name);
+    const std::string strides = strides_of(program, kernel, name);
+    if (operand.per_row)
+      return sum_over(kernel, operand, at, strides, [&](int d) { return d < kernel.reduction()->layout.outer; });
+    if (operand.moves != 0)
+      return sum_over(kernel, operand, at, strides, [&](int d) { return operand.moves_along(d); });
+    return fmt::format("offset_of({}, {})", at, strides);
+  };
 }
 
 namespace {
@@ -158,13 +195,12 @@ std::string written_at(const ir::Program& program, const KernelClass& kernel, st
 
 bool scatters(const ir::Program& program) { return std::ranges::any_of(program.scatters(), &ir::Scatter::exists); }
 
-std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at) {
+std::string covered_at(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset) {
   std::string all;
   const auto add = [&](int mask, std::string_view pattern) {
     const std::string name = input_name(program, static_cast<std::size_t>(mask));
-    const std::string one = fmt::format(
-        "covered_by(offset_of({0}, p.strides_{1}), (kElements - 1) * p.strides_{1}[kCoordinates - 1], p.inside_{1})",
-        at, name);
+    const std::string one = fmt::format("covered_by({}, (kElements - 1) * {}[kCoordinates - 1], p.inside_{})",
+                                        offset(name), strides_of(program, kernel, name), name);
     const std::string whole = pattern.empty() ? one : fmt::format("{}({})", pattern, one);
     all = all.empty() ? whole : fmt::format("both({}, {})", all, whole);
   };
@@ -173,20 +209,20 @@ std::string covered_at(const ir::Program& program, std::size_t i, std::string_vi
   return all;
 }
 
-std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at) {
+std::string origin_at(const ir::Program& program, std::size_t i, const OffsetText& offset) {
   std::string text = "p.origin_" + input_name(program, i);
   const auto& wraps = program.bounds()[i].wraps;
   for (std::size_t k = 0; k < wraps.size(); ++k) {
-    text += fmt::format(" - ({} ? p.wraps_{}[{}] : 0)",
-                        is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset_at(at)),
-                        input_name(program, i), k);
+    text +=
+        fmt::format(" - ({} ? p.wraps_{}[{}] : 0)",
+                    is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset), input_name(program, i), k);
   }
   return text;
 }
 
-std::string packed_offset(const OperandPlan& operand, std::string_view name, std::string_view position) {
-  return operand.access == Access::linear ? fmt::format("{}.linear", position)
-                                          : fmt::format("offset_of({0}.at, p.strides_{1})", position, name);
+std::string packed_offset(const OperandPlan& operand, std::string_view name, std::string_view position,
+                          const OffsetText& offset) {
+  return operand.access == Access::linear ? fmt::format("{}.linear", position) : offset(name);
 }
 
 bool takes_numbers(const ir::Program& program) { return !program.scalars().empty() || !counts_of(program).empty(); }
@@ -207,8 +243,7 @@ std::string run_at(const ir::Program& program, const KernelClass& kernel, std::s
   // Where the coordinates stand along the dimension of a mask, how far the next element is, and what is inside.
   const auto position = [&](std::size_t mask) {
     const std::string of = input_name(program, mask);
-    return fmt::format("{}, p.{}[kCoordinates - 1], p.inside_{}", offset(of),
-                       strides_of(program, kernel, kernel.inputs[mask], of), of);
+    return fmt::format("{}, {}[kCoordinates - 1], p.inside_{}", offset(of), strides_of(program, kernel, of), of);
   };
   if (program.bounds()[i].kind == ir::Bounds::Kind::inside) return fmt::format("within(run_from(0), {})", position(i));
   std::string run = fmt::format("run_from({})", unrolled_offset(program, i, offset));

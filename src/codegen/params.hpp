@@ -15,9 +15,6 @@
 
 namespace epifuse::codegen {
 
-/// Where the vector of a packed operand begins, counted in elements.
-std::string packed_offset(const plan::OperandPlan& operand, std::string_view name, std::string_view position);
-
 /// What a field holds; who fills it in knows its size from here.
 enum class FieldKind : std::uint8_t {
   input_pointer,
@@ -56,6 +53,9 @@ struct Field {
 std::string input_name(const ir::Program& program, std::size_t i);
 /// Writes the offset of an operand's element, by the operand's name.
 using OffsetText = std::function<std::string(std::string_view name)>;
+/// Where the vector of a packed operand begins, counted in elements. `offset` is of the vector's first one.
+std::string packed_offset(const plan::OperandPlan& operand, std::string_view name, std::string_view position,
+                          const OffsetText& offset);
 /// An element of input i as emitted text: a position is the offset itself, and what is bounded is 0 where masks say so.
 std::string element_of(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
                        const OffsetText& offset);
@@ -69,8 +69,9 @@ std::string written_at(const ir::Program& program, const plan::KernelClass& kern
                        const std::function<std::string(const std::string& base)>& write);
 /// Whether an index says where some output is written.
 bool scatters(const ir::Program& program);
-/// Of an input that is bounded: how much exists of the vector that begins at the coordinates `at`.
-std::string covered_at(const ir::Program& program, std::size_t i, std::string_view at);
+/// Of an input that is bounded: how much exists of a vector. `offset` is of its first element.
+std::string covered_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
+                       const OffsetText& offset);
 /// Whether scalars or counts are among the kernel's parameters.
 bool takes_numbers(const ir::Program& program);
 /// Whether the kernel reads or writes elements of 8 bits.
@@ -87,16 +88,17 @@ std::string exists(const ir::Program& program, std::size_t i, const OffsetText& 
                    const std::function<bool(int mask)>& counts = {});
 /// The offset of an element that lies in memory.
 std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset);
-/// The parameter that has an operand's strides: its own, or that of another which has the same.
-std::string strides_of(const ir::Program& program, const plan::KernelClass& kernel, const plan::OperandPlan& operand,
-                       const std::string& name);
-/// Of an input that is bounded: its origin for the coordinates `at`, counting what is added where rolled dimensions
-/// begin again.
-std::string origin_at(const ir::Program& program, std::size_t i, std::string_view at);
+/// Of an input that is bounded: its origin for an element of that `offset`, counting what is added where rolled
+/// dimensions begin again.
+std::string origin_at(const ir::Program& program, std::size_t i, const OffsetText& offset);
 /// What an input has where an index is out of range: NaN, or 0 if it is no float.
 std::string out_of_range(const plan::OperandPlan& operand);
-/// "offset_of(at, p.strides_…)" for coordinates that `at` stands for.
-OffsetText offset_at(std::string_view at);
+/// The parameter that has the strides of the operand of that name: "p.strides_x", its own, or that of another one which
+/// has the same.
+std::string strides_of(const ir::Program& program, const plan::KernelClass& kernel, std::string_view name);
+/// Offsets at the coordinates, or quotients, that `at` stands for: "offset_of(at, p.strides_x)", or the terms alone that
+/// the plan knows of. Program and class outlive it.
+OffsetText offset_at(const ir::Program& program, const plan::KernelClass& kernel, std::string_view at);
 std::string output_name(const ir::Program& program, std::size_t i);
 std::string scalar_name(const ir::Program& program, std::size_t i);
 std::string count_name(ir::Value value);

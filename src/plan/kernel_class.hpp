@@ -404,7 +404,7 @@ struct KernelClass {
   std::variant<PointwiseClass, ReductionClass> body;
   bool f64 = false;         ///< compute type
   bool wide_index = false;  ///< 64-bit index arithmetic
-  int coordinates = 0;      ///< dimensions of the index arithmetic: 0, 3, 5 or 8; the space is padded with ones
+  int coordinates = 0;      ///< dimensions of the index arithmetic: 0, 2, 3, 5 or 8; the space is padded with ones
   int elements = 1;         ///< consecutive elements of a thread and step
   int steps = 1;
   int threads = 256;  ///< the most per block: launch bounds

@@ -21,6 +21,13 @@ inline std::int64_t stride_of_quotient(const StridedOperand& strided, const Spac
   const bool is_last = d + 1 == space.rank();
   return strided.strides[at] - (is_last ? 0 : space.extents[d + 1] * strided.strides[at + 1]);
 }
+/// The dimensions along which that stride is not 0, for OperandPlan::moves.
+template <class StrideOf>
+std::uint16_t moves_of(const Space& space, const StrideOf& stride_of) {
+  unsigned moves = OperandPlan::kKnown;
+  for (int d = 0; d < space.rank(); ++d) moves |= stride_of(d) != 0 ? 1U << d : 0;
+  return static_cast<std::uint16_t>(moves);
+}
 /// Whether an index says where some result is written.
 bool writes_at_indices(const Space& space);
 /// Has an element of its own for every element of the space: what comes from memory rather than from a cache.

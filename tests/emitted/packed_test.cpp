@@ -42,6 +42,8 @@ std::vector<PackedCase> packed_cases() {
     cases.push_back({"q[3:9] * 2", {{'q', shape}}, {6, columns}, false});
     cases.push_back({"unflatten(q, -1, (-1, 16)) - 1", {{'q', shape}}, {24, columns / 16, 16}, false});
     cases.push_back({"cast(cat((x, x), 0), T)", {{'h', {12, columns}}}, shape, true});
+    // Beside a view, both packed rows have the strides of one parameter.
+    cases.push_back({"q * x[3:9] + q2", {{'q', {columns}}, {'x', shape}, {'q', {columns}}}, {6, columns}, false});
   }
   // A row in shared memory, in several blocks, and in many passes.
   for (const std::int64_t columns : {24'576, 131'072})

@@ -45,7 +45,6 @@ class PointwiseEmitter {
       prelude_.require("coordinates_by_row");
     else if (kernel_.coordinates > 0)
       prelude_.require(by_quotients() ? "quotients" : "offset_flat");
-
     if (!by_row()) prelude_.require("position_flat");
     out += prelude_.take();
     require_access();
@@ -112,42 +111,8 @@ class PointwiseEmitter {
     return has_wrapping() && std::ranges::all_of(kernel_.inputs, has_one);
   }
 
-  // ---- where operands lie
-
-  // Of that name.
-  const OperandPlan* find(std::string_view name) const {
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i)
-      if (input_name(program_, i) == name) return &kernel_.inputs[i];
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i)
-      if (output_name(program_, i) == name) return &kernel_.outputs[i];
-    return nullptr;
-  }
-  // The parameter that has the strides of the operand of that name.
-  std::string strides(std::string_view name) const {
-    const OperandPlan* const operand = find(name);
-    return operand == nullptr ? fmt::format("p.strides_{}", name)
-                              : "p." + strides_of(program_, kernel_, *operand, std::string(name));
-  }
-  OffsetText offset_at(std::string_view at) const {
-    return [this, at = std::string(at)](std::string_view name) {
-      const OperandPlan* const operand = find(name);
-      if (operand == nullptr || operand->moves == 0) return fmt::format("offset_of({}, {})", at, strides(name));
-      return sum_of_moves(*operand, at, strides(name));
-    };
-  }
-  // The offset as a sum over the dimensions along which the operand moves, the innermost first.
-  std::string sum_of_moves(const OperandPlan& operand, std::string_view at, const std::string& strides) const {
-    const bool has_unit_steps =
-        operand.access == Access::contiguous || (operand.access == Access::run && operand.run->step == 1);
-    std::vector<std::string> terms;
-    for (int d = kernel_.coordinates - 1; d >= 0; --d) {
-      if (!operand.moves_along(d)) continue;
-      const bool is_unit = has_unit_steps && d == kernel_.coordinates - 1;
-      terms.push_back(is_unit ? fmt::format("{}[{}]", at, d) : fmt::format("{0}[{1}] * {2}[{1}]", at, d, strides));
-    }
-    if (terms.empty()) return "0";
-    return terms.size() == 1 ? terms[0] : fmt::format("({})", fmt::join(terms, " + "));
-  }
+  std::string strides(std::string_view name) const { return strides_of(program_, kernel_, name); }
+  OffsetText offset_at(std::string_view at) const { return codegen::offset_at(program_, kernel_, at); }
 
   // ---- header and settings
 
@@ -425,11 +390,11 @@ class PointwiseEmitter {
     if (operand.access == Access::position)
       return fmt::format("{}load_position<{}>({}, {}, position, p.space);\n", indent, full, name, strides(name));
     if (is_transposed_input(operand))
-      return fmt::format("{0}load_transposed<{1}>({2}, p.{2}, p.strides_{2}, position);\n", indent, operand.width,
-                         name);
+      return fmt::format("{0}load_transposed<{1}>({2}, p.{2}, {3}, position);\n", indent, operand.width, name,
+                         strides(name));
     if (is_packed(operand.dtype))
       return fmt::format("{0}{1}_packed({2}, p.{2} + {3} / 2);\n", indent, way, name,
-                         packed_offset(operand, name, "position"));
+                         packed_offset(operand, name, "position", offset_at("position.at")));
     if (operand.access == Access::linear || is_always_wide(way, operand)) {
       const char* const pattern = has_bytes(kernel_) ? "{0}{1}_wide<{2}>({3}, {4} + {5});\n"
                                   : way == "load"    ? "{0}copy_wide<{2}>({3}, {4} + {5});\n"

@@ -54,7 +54,7 @@ std::string beside_exists(const ir::Program& program, const KernelClass& kernel,
 }  // namespace
 
 void require_run(const ir::Program& program, const KernelClass& kernel, std::size_t reader, Prelude& prelude) {
-  const bool may_lack = !row_exists(program, kernel, reader, offset_at("")).empty();
+  const bool may_lack = !row_exists(program, kernel, reader, offset_at(program, kernel, "")).empty();
   prelude.require(may_lack ? "load_run_if" : "load_run");
   if (!beside_run(kernel, reader).empty()) prelude.require("beside");
 }

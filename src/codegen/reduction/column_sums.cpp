@@ -57,7 +57,7 @@ std::string ColumnSumsWriter::write_column() const {
       if (access == plan::Access::uniform || access == plan::Access::unused) continue;
       const std::string name = input_name(program_, input);
       body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                          element_of(program_, kernel_, input, offset_at("at")));
+                          element_of(program_, kernel_, input, offset_at(program_, kernel_, "at")));
     }
     if (!ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
@@ -68,7 +68,7 @@ std::string ColumnSumsWriter::write_column() const {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
     if (chain.role(value).scope != Scope::column) continue;
-    body += write_one(program_, kernel_, i, offset_at("at"), "at", 0, "  ", chain.reference(value));
+    body += write_one(program_, kernel_, i, offset_at(program_, kernel_, "at"), "at", 0, "  ", chain.reference(value));
   }
   return "// Results of one column: an element of the rows of a result.\n"
          "__device__ __forceinline__ void write_column(const Params& p, const Uniforms& uniforms, Index result, Index "

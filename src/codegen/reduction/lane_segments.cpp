@@ -51,7 +51,7 @@ std::string LaneSegmentsWriter::function(int pass, std::size_t k, const ElementL
         continue;
       body += fmt::format("  if (position.end > position.begin) of_segment.{0} = to_real<{1}>({2});\n",
                           input_name(program_, input), type_of(input_kinds_[input]),
-                          element_of(program_, kernel_, input, offset_at("position.at")));
+                          element_of(program_, kernel_, input, offset_at(program_, kernel_, "position.at")));
     } else if (ir::is_computed(node.op)) {
       body += fmt::format("  of_segment.t{} = {};\n", value,
                           role.accumulator >= 0 ? result_of(program_, reduction_, chain_, node, role, "lanes")
@@ -95,8 +95,8 @@ std::string LaneSegmentsWriter::write_results(const std::string& indent, std::st
   std::string writes;
   for (const std::size_t i : outputs()) {
     const std::string at = fmt::format("{}.at", position);
-    writes += write_one(program_, kernel_, i, offset_at(at), at, reduction_.missing[i], indent + "  ",
-                        chain_.reference(program_.results()[i].value));
+    writes += write_one(program_, kernel_, i, offset_at(program_, kernel_, at), at, reduction_.missing[i],
+                        indent + "  ", chain_.reference(program_.results()[i].value));
   }
   return writes.empty() ? "" : fmt::format("{0}if (writes_segment({1})) {{\n{2}{0}}}\n", indent, position, writes);
 }

@@ -99,26 +99,12 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
   return plan::is_value(access) && access != Access::uniform && chain_.scope_of_input(i) == scope;
 }
 
-// An index of a row is found by the coordinates of the row.
-OffsetText ReductionPasses::offset_at(std::string_view at) const {
-  return [this, at = std::string(at)](std::string_view name) {
-    const auto is_index = [&](const OperandPlan& operand) {
-      return operand.per_row && input_name(program_, index_of(operand)) == name;
-    };
-    if (std::ranges::none_of(kernel_.inputs, is_index)) return codegen::offset_at(at)(name);
-    std::vector<std::string> terms;
-    for (int d = 0; d < reduction_.layout.outer; ++d)
-      terms.push_back(fmt::format("{0}[{1}] * p.strides_{2}[{1}]", at, d, name));
-    return fmt::format("{}", fmt::join(terms, " + "));
-  };
-}
-
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position, const std::string& base) {
   const bool is_gathered = operand.access == Access::gathered;
   if (is_gathered && operand.width > 1) {
     prelude_.require("read_gathered");
-    const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+    const std::size_t i = index_of(operand);
     return fmt::format(
         "read_gathered<{}>({}, p.strides_{}, {}, p.space, {}, [&](const Index (&at)[kCoordinates]) {{ return {}; "
         "}});\n",
@@ -126,17 +112,17 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
   }
   if (operand.access == Access::bounded && operand.width > 1) {
     prelude_.require("read_bounded");
-    const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+    const std::size_t i = index_of(operand);
     return fmt::format(
         "read_bounded<{0}>({1}, p.{2}, p.strides_{2}, {6}, {3}, p.space, [&](const Index (&at)[kCoordinates]) "
         "{{ return {4}; }}, [&](const Index (&at)[kCoordinates]) {{ return {5}; }});\n",
-        operand.width, packet, name, position, covered_at(program_, i, "at"),
+        operand.width, packet, name, position, covered_at(program_, kernel_, i, offset_at("at")),
         codegen::element_of(program_, kernel_, i, offset_at("at")),
-        origin_at(program_, i, fmt::format("{}.at", position)));
+        origin_at(program_, i, offset_at(fmt::format("{}.at", position))));
   }
   if (is_gathered || operand.access == Access::bounded || operand.access == Access::inside) {
     prelude_.require("read_each");
-    const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
+    const std::size_t i = index_of(operand);
     return fmt::format("read_each({}, {}, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", packet,
                        position, codegen::element_of(program_, kernel_, i, offset_at("at")));
   }
@@ -144,7 +130,7 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
     const char* const packed = way == "write" ? "write_packed" : "read_packed";
     prelude_.require(packed);
     return fmt::format("{0}({1}, p.{2} + {3} / 2, {4});\n", packed, packet, name,
-                       packed_offset(operand, name, position), position);
+                       packed_offset(operand, name, position, offset_at(fmt::format("{}.at", position))), position);
   }
   if (operand.access == Access::position && operand.moves != 0) {
     prelude_.require("read_position_of_line");

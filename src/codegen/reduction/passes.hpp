@@ -138,8 +138,7 @@ class ReductionPasses {
   std::string vectors_saved(int pass, const PassNeeds& needs, const std::string& indent, std::string_view held) const;
   std::string one_loop(int pass, std::size_t k, const std::vector<ElementLoop>& loops, const std::string& indent,
                        std::string_view held, std::string_view values);
-  /// As codegen::offset_at(), but an index that a row shares is found by the row's coordinates.
-  OffsetText offset_at(std::string_view at) const;
+  OffsetText offset_at(std::string_view at) const { return codegen::offset_at(program_, kernel_, at); }
   std::size_t index_of(const plan::OperandPlan& input) const {
     return static_cast<std::size_t>(&input - kernel_.inputs.begin());
   }

@@ -369,7 +369,7 @@ std::string ReductionStages::segment_operands() const {
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
     loads += fmt::format("  of_segment.{0} = to_real<{1}>({2});\n", name, type,
-                         element_of(program_, kernel_, i, offset_at("segment.at")));
+                         element_of(program_, kernel_, i, offset_at(program_, kernel_, "segment.at")));
   }
   return fmt::format(
       "// Operands that all elements of a segment share.\nstruct SegmentOperands {{\n{}}};\n"
@@ -482,7 +482,7 @@ std::string ReductionStages::write_segment() {
     if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::element)) {
       const std::string name = input_name(program_, input);
       body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                          element_of(program_, kernel_, input, offset_at("segment.at")));
+                          element_of(program_, kernel_, input, offset_at(program_, kernel_, "segment.at")));
     }
     if (!needed[i] || !ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
@@ -497,8 +497,8 @@ std::string ReductionStages::write_segment() {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
     if (chain_.role(value).scope != Scope::segment) continue;
-    body += write_one(program_, kernel_, i, offset_at("segment.at"), "segment.at", reduction_.missing[i], "  ",
-                      chain_.reference(value));
+    body += write_one(program_, kernel_, i, offset_at(program_, kernel_, "segment.at"), "segment.at",
+                      reduction_.missing[i], "  ", chain_.reference(value));
   }
   return means + fmt::format(
                      "// Results of one element per segment: one thread of those that know it writes them.\n"
@@ -528,7 +528,7 @@ std::string ReductionStages::write_grid() const {
     if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::row)) {
       const std::string name = input_name(program_, input);
       body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                          element_of(program_, kernel_, input, offset_at("place.at")));
+                          element_of(program_, kernel_, input, offset_at(program_, kernel_, "place.at")));
     }
     if (!needed[i] || !ir::is_computed(node.op)) continue;
     const NodeRole& role = reduction_.structure.nodes[i];
@@ -539,7 +539,8 @@ std::string ReductionStages::write_grid() const {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     const Value value = program_.results()[i].value;
     if (chain.role(value).scope != Scope::grid) continue;
-    body += write_one(program_, kernel_, i, offset_at("place.at"), "place.at", 0, "  ", chain.reference(value));
+    body += write_one(program_, kernel_, i, offset_at(program_, kernel_, "place.at"), "place.at", 0, "  ",
+                      chain.reference(value));
   }
   return "// Results of grid reductions.\n__device__ __forceinline__ void write_grid(const Params& p, const Uniforms& "
          "uniforms, const Place& "

@@ -314,7 +314,7 @@ bool is_in_line(const KernelClass& kernel) { return kernel.map<Flat>() != nullpt
 int choose_coordinates(const KernelClass& kernel, const Space& space, const ir::Program& program) {
   const auto gathered = [](const OperandPlan& operand) { return operand.is_gathered(); };
   if (kernel.map<Flat>() != nullptr && std::ranges::none_of(kernel.inputs, gathered)) return 0;
-  if (is_in_line(kernel) && has_views(program) && space.rank() <= 2) return 2;
+  if (is_in_line(kernel) && reads_views(program) && space.rank() <= 2) return 2;
   return space.rank() <= 3 ? 3 : space.rank() <= 5 ? 5 : 8;
 }
 
@@ -425,16 +425,16 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space, program);
   pad(space, kernel.coordinates);
-  if (has_divisible_rows(kernel, space) || (has_views(program) && has_full_vectors(kernel, space))) {
-    const bool by_quotients = has_views(program) && has_small_quotients(kernel, space);
+  if (has_divisible_rows(kernel, space) || (reads_views(program) && has_full_vectors(kernel, space))) {
+    const bool by_quotients = reads_views(program) && has_small_quotients(kernel, space);
     kernel.body = PointwiseClass{Flat{.divisible_rows = true, .by_quotients = by_quotients}};
     find_aligned(kernel, space);
-    if (has_views(program)) {
+    if (reads_views(program)) {
       find_moves(kernel, space, by_quotients);
       drop_masks_of_runs(kernel, program);
     }
   }
-  if (has_views(program) && is_in_line(kernel)) share_strides(kernel, space);
+  if (reads_views(program) && is_in_line(kernel)) share_strides(kernel, space);
   plan.kernel_class = std::move(kernel);
   plan.space = std::move(space);
   if (plan.space.elements > 0)

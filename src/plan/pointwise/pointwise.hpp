@@ -47,7 +47,7 @@ Tiled2D choose_lanes(const KernelClass& kernel, const Space& space);
 std::optional<Mapped> transpose(const Space& space, int dimension, int instructions);
 
 /// Whether operands are views of tensors: then their kernels serve few shapes, and are made for these.
-inline bool has_views(const ir::Program& program) { return !program.viewed().empty(); }
+inline bool reads_views(const ir::Program& program) { return !program.viewed().empty(); }
 /// Of vectors of so many elements: views of one tensor that a run of memory serves are accessed so, the others as they
 /// were. Rows must be multiples of vectors.
 void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements);

@@ -62,6 +62,14 @@ std::intptr_t address_of_first(const StridedOperand& strided) {
 // Views that a run serves, each with where it begins.
 using Members = std::vector<std::pair<std::size_t, int>>;
 
+bool have_equal_strides(const StridedOperand& a, const StridedOperand& b, const Space& space) {
+  for (int d = 0; d < space.rank(); ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    if (space.extents[d] > 1 && a.strides[at] != b.strides[at]) return false;
+  }
+  return true;
+}
+
 class Runs {
  public:
   Runs(const KernelClass& kernel, const Space& space, const ir::Program& program)
@@ -128,10 +136,7 @@ class Runs {
     const StridedOperand& run = space_.inputs[reader];
     const StridedOperand& strided = space_.inputs[input];
     if (!may_share(input) || program_.viewed()[input].tensor != program_.viewed()[reader].tensor) return std::nullopt;
-    for (int d = 0; d < space_.rank(); ++d) {
-      const auto at = static_cast<std::size_t>(d);
-      if (space_.extents[d] > 1 && run.strides[at] != strided.strides[at]) return std::nullopt;
-    }
+    if (!have_equal_strides(run, strided, space_)) return std::nullopt;
     const std::int64_t bytes = address_of_first(strided) - address_of_first(run);
     const auto size = static_cast<std::int64_t>(size_of(run.dtype));
     const std::int64_t most = std::int64_t{kMostBeside} * step(reader);
@@ -190,7 +195,7 @@ class Runs {
 }  // namespace
 
 void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements) {
-  if (!has_views(program) || space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
+  if (!reads_views(program) || space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
   const Runs runs(kernel, space, program);
   for (std::size_t reader = 0; reader < kernel.inputs.size(); ++reader) {
     const auto members = runs.members(reader, elements);
@@ -209,12 +214,9 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
 void find_moves(KernelClass& kernel, const Space& space, bool by_quotients) {
   const auto find = [&](OperandPlan& operand, const StridedOperand& strided) {
     if (!operand.is_gathered() || operand.access == Access::of_run) return;
-    operand.moves = OperandPlan::kKnown;
-    for (int d = 0; d < space.rank(); ++d) {
-      const std::int64_t stride =
-          by_quotients ? stride_of_quotient(strided, space, d) : strided.strides[static_cast<std::size_t>(d)];
-      if (stride != 0) operand.moves = static_cast<std::uint16_t>(operand.moves | 1U << d);
-    }
+    operand.moves = moves_of(space, [&](int d) {
+      return by_quotients ? stride_of_quotient(strided, space, d) : strided.strides[static_cast<std::size_t>(d)];
+    });
   };
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) find(kernel.inputs[i], space.inputs[i]);
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) find(kernel.outputs[i], space.outputs[i]);
@@ -248,16 +250,10 @@ void share_strides(KernelClass& kernel, const Space& space) {
     return plan_of(i).is_gathered() && plan_of(i).access != Access::of_run &&
            plan_of(i).strides_of == OperandPlan::kOwn;
   };
-  const auto are_equal = [&](std::size_t a, std::size_t b) {
-    for (int d = 0; d < space.rank(); ++d) {
-      const auto at = static_cast<std::size_t>(d);
-      if (space.extents[d] > 1 && strided_of(a).strides[at] != strided_of(b).strides[at]) return false;
-    }
-    return true;
-  };
   for (std::size_t i = 1; i < inputs + kernel.outputs.size(); ++i) {
     for (std::size_t k = 0; k < i && has_strides(i); ++k)
-      if (has_strides(k) && are_equal(i, k)) plan_of(i).strides_of = static_cast<int>(k);
+      if (has_strides(k) && have_equal_strides(strided_of(i), strided_of(k), space))
+        plan_of(i).strides_of = static_cast<int>(k);
   }
 }
 

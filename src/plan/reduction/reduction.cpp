@@ -190,12 +190,9 @@ void find_positions_of_lines(Plan& plan) {
   if (!layout.inner_reduction || (layout.reduced > 1 && !layout.whole_lines)) return;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     if (kernel.inputs[i].access != Access::position) continue;
-    std::uint16_t moves = OperandPlan::kKnown;
-    for (int d = 0; d < plan.space.rank(); ++d) {
-      const bool varies = plan.space.inputs[i].strides[static_cast<std::size_t>(d)] != 0;
-      moves = static_cast<std::uint16_t>(moves | (varies ? 1U << d : 0));
-    }
-    const bool moves_in_line = (moves >> (plan.space.rank() - 1) & 1) != 0;
+    const Strides& strides = plan.space.inputs[i].strides;
+    const std::uint16_t moves = moves_of(plan.space, [&](int d) { return strides[static_cast<std::size_t>(d)]; });
+    const bool moves_in_line = strides[static_cast<std::size_t>(plan.space.rank()) - 1] != 0;
     if (!moves_in_line) kernel.inputs[i].moves = moves;
   }
 }
