@@ -96,7 +96,7 @@ std::string out_of_range(const plan::OperandPlan& operand);
 /// The parameter that has the strides of the operand of that name: "p.strides_x", its own, or that of another one which
 /// has the same.
 std::string strides_of(const ir::Program& program, const plan::KernelClass& kernel, std::string_view name);
-/// Offsets at the coordinates, or quotients, that `at` stands for: "offset_of(at, p.strides_x)", or the terms alone that
+/// Offsets at the coordinates, or quotients, that `at` stands for: "offset_of(at, p.strides_x)", or only the terms that
 /// the plan knows of. Program and class outlive it.
 OffsetText offset_at(const ir::Program& program, const plan::KernelClass& kernel, std::string_view at);
 std::string output_name(const ir::Program& program, std::size_t i);
