@@ -4,6 +4,7 @@
 //   epifuse_bench_cold_start [--device cuda|stub] [--json FILE] [--check]
 // With the stub driver all but the driver's own module load is measured, without a GPU. Where a machine is shared, CPU
 // times say more than wall times: both are told.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -42,6 +43,13 @@ double cpu_ms() {
 struct Times {
   std::vector<double> wall, cpu;
   Json json() const { return {{"ms", rounded(median(wall))}, {"cpu_ms", rounded(median(cpu))}}; }
+  // Other work on the machine adds to a run's CPU time, by its caches and its clock, and never takes from it: so the
+  // least of several runs compares two programs where medians do not.
+  Json with_least() const {
+    Json both = json();
+    both["least_cpu_ms"] = rounded(*std::ranges::min_element(cpu));
+    return both;
+  }
   static double rounded(double ms) { return static_cast<double>(std::lround(ms * 1000)) / 1000; }
 };
 
@@ -212,7 +220,7 @@ Times first_launches(const std::string& from, const fs::path& path, const std::s
 
 // In turn, a bundle and a disk cache that hold the same kernels.
 Json process_starts(const fs::path& directory, const std::string& device, int architecture) {
-  constexpr int kRounds = 15;
+  constexpr int kRounds = 25;
   const Case& c = mixes().front();
   const OutputView out(nullptr, c.out, {64, 28, 28});
   const std::vector<TensorView> in = {{nullptr, c.x, {64, 28, 28}}, {nullptr, c.bias, {64, 1, 1}}};
@@ -232,7 +240,8 @@ Json process_starts(const fs::path& directory, const std::string& device, int ar
     add(disk, first_launches("disk", directory, device, 1));
     add(bundled, first_launches("bundle", bundle, device, 1));
   }
-  return Json::array({{{"from", "disk"}, {"start", disk.json()}}, {{"from", "bundle"}, {"start", bundled.json()}}});
+  return Json::array(
+      {{{"from", "disk"}, {"start", disk.with_least()}}, {{"from", "bundle"}, {"start", bundled.with_least()}}});
 }
 
 // A new engine each time. Beside it in turn, what of it is the driver's (loading an equal image, finding the kernel,
@@ -340,11 +349,12 @@ int check(const Json& record) {
   for (const Json& row : record["records"]) {
     if (row["what"] == "disk_hit" && row["hit"]["cpu_ms"].get<double>() > 4 * 0.3) return 1;
     if (row["what"] == "process_start_to_first_launch")
-      (row["from"] == "disk" ? disk : bundle) = row["start"]["cpu_ms"].get<double>();
+      (row["from"] == "disk" ? disk : bundle) = row["start"]["least_cpu_ms"].get<double>();
   }
-  constexpr double kNoise = 1.15;  // of medians of 15, on busy machines
+  constexpr double kNoise = 1.15;  // of the least of 25, on busy machines
   if (bundle <= kNoise * disk) return 0;
-  std::fprintf(stderr, "from a bundle the first launch takes %.3f ms of CPU, from the disk cache %.3f\n", bundle, disk);
+  std::fprintf(stderr, "from a bundle the first launch takes at least %.3f ms of CPU, from the disk cache %.3f\n",
+               bundle, disk);
   return 1;
 }
 
