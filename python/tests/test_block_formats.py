@@ -59,14 +59,17 @@ def test_what_precedes_is_in_the_kernel():
     np.testing.assert_array_equal(s.view(np.uint8), scales.view(np.uint8))
 
 
-def test_scales_in_tiles():
-    x = hard_rows(256)
+@pytest.mark.parametrize("rows,blocks", [(256, 4), (5, 3), (130, 1)])
+def test_scales_in_tiles(rows, blocks):
+    x = hard_rows(256)[:rows, : 32 * blocks]
     s, tiles = epifuse.compile("s = mx_quantize(x, f8e4m3)[1]; return s, scale_tiles(s)")(x)
-    flat, columns = tiles.reshape(-1).view(np.uint8), s.shape[1]
-    for i in range(s.shape[0]):
-        for j in range(columns):
-            place = ((i // 128) * (columns // 4) + j // 4) * 512 + (i % 32) * 16 + (i % 128) // 32 * 4 + j % 4
-            assert flat[place] == s.view(np.uint8)[i, j]
+    assert tiles.shape == (-(-rows // 128), -(-blocks // 4), 32, 4, 4)
+    wanted = np.zeros(tiles.size, np.uint8)  # what pads the tiles is 0
+    for i in range(rows):
+        for j in range(blocks):
+            tile = i // 128 * tiles.shape[1] + j // 4
+            wanted[tile * 512 + i % 32 * 16 + i % 128 // 32 * 4 + j % 4] = s.view(np.uint8)[i, j]
+    np.testing.assert_array_equal(tiles.reshape(-1).view(np.uint8), wanted)
 
 
 @pytest.mark.parametrize("block", [0, 128])

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
+#include "codegen/prelude.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::codegen {
@@ -178,22 +179,45 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
   return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);
 }
 
+namespace {
+
+// A result whose places positions name: its element, and behind it what pads the tiles.
+std::string written_in_tiles(const ir::Program& program, const ir::Scatter& scatter, const std::string& name,
+                             std::string_view type, const OffsetText& offset, std::string_view exists,
+                             std::string_view indent,
+                             const std::function<std::string(const std::string& base)>& write) {
+  const std::string row = input_name(program, static_cast<std::size_t>(scatter.along.front().index));
+  const std::string block = input_name(program, static_cast<std::size_t>(scatter.along.back().index));
+  const std::string at = fmt::format("p.{}, {}, {}", name, offset(row), offset(block));
+  std::string out = fmt::format("{0}{1}* const row_{2} = in_tiles({3}, p.gathers_{2});\n{0}{4}", indent, type, name, at,
+                                write("row_" + name));
+  out += fmt::format("{}{}pad_tiles({}, p.inside_{}[1], p.inside_{}[1], p.gathers_{});\n", indent,
+                     exists.empty() ? "" : fmt::format("if ({}) ", exists), at, row, block, name);
+  return out;
+}
+
+}  // namespace
+
 std::string written_at(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset,
                        std::string_view exists, std::string_view indent,
                        const std::function<std::string(const std::string& base)>& write) {
   const std::string name = output_name(program, i);
   const ir::Scatter* const scatter = program.scatter_of(i);
   if (scatter == nullptr) return std::string(indent) + write("p." + name);
-  const auto index = static_cast<std::size_t>(scatter->index);
+  const std::string_view type = storage_type(kernel.outputs[i].dtype);
+  if (scatter->is_computed()) return written_in_tiles(program, *scatter, name, type, offset, exists, indent, write);
+  const auto index = static_cast<std::size_t>(scatter->along[0].index);
   const std::string row = fmt::format("row_at(p.{0}, p.{1}[{2}], p.gathers_{0}[0])", name, input_name(program, index),
                                       existing_offset(program, index, offset));
   const std::string base = "row_" + name;
-  return fmt::format("{0}{1}* const {2} = {3};\n{0}if ({2} != nullptr) {4}", indent,
-                     storage_type(kernel.outputs[i].dtype), base,
+  return fmt::format("{0}{1}* const {2} = {3};\n{0}if ({2} != nullptr) {4}", indent, type, base,
                      exists.empty() ? row : fmt::format("{} ? {} : nullptr", exists, row), write(base));
 }
 
-bool scatters(const ir::Program& program) { return std::ranges::any_of(program.scatters(), &ir::Scatter::exists); }
+void require_places(const ir::Program& program, Prelude& prelude) {
+  for (const ir::Scatter& scatter : program.scatters())
+    if (scatter.exists()) prelude.require(scatter.is_computed() ? "scale_tiles" : "gathered");
+}
 
 std::string covered_at(const ir::Program& program, const KernelClass& kernel, std::size_t i, const OffsetText& offset) {
   std::string all;
@@ -337,9 +361,9 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
     const std::string name = output_name(program, i);
     add_operand(fields, kernel.outputs[i], name, i, true, kernel.coordinates);
-    if (program.scatter_of(i) != nullptr)
-      fields.push_back({FieldKind::gathers, "Index", fmt::format("gathers_{}[1][3]", name),
-                        "stride and extent of the dimension that is indexed", i, true});
+    if (const ir::Scatter* const scatter = program.scatter_of(i))
+      fields.push_back({FieldKind::gathers, "Index", fmt::format("gathers_{}[{}][3]", name, scatter->along.size()),
+                        "stride and extent of each dimension that is indexed", i, true});
   }
   for (std::size_t i = 0; i < program.scalars().size(); ++i) {
     fields.push_back({FieldKind::scalar, "Real", scalar_name(program, i), "run-time scalar", i, false});
@@ -502,7 +526,8 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
         count = program.bounds()[field.operand].wraps.size();
         break;
       case FieldKind::gathers:
-        count = 3 * (field.of_output ? 1 : program.bounds()[field.operand].gathers.size());
+        count = 3 * (field.of_output ? program.scatter_of(field.operand)->along.size()
+                                     : program.bounds()[field.operand].gathers.size());
         break;
       case FieldKind::index:
       case FieldKind::origin:

@@ -15,6 +15,8 @@
 
 namespace epifuse::codegen {
 
+class Prelude;
+
 /// What a field holds; who fills it in knows its size from here.
 enum class FieldKind : std::uint8_t {
   input_pointer,
@@ -61,14 +63,15 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
                        const OffsetText& offset);
 /// Of an input that is read at indices: where the row begins in which the element lies.
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
-/// The lines that write output i, which do nothing where an index says where and is out of range. `write` gives the
+/// The lines that write output i, which do nothing where an index says where and is out of range, and write what pads
+/// tiles of scales. `write` gives the
 /// statement, of the text of where the output's elements begin. `exists`: a condition under which there is an index to
 /// read, empty for always.
 std::string written_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
                        const OffsetText& offset, std::string_view exists, std::string_view indent,
                        const std::function<std::string(const std::string& base)>& write);
-/// Whether an index says where some output is written.
-bool scatters(const ir::Program& program);
+/// What written_at() calls.
+void require_places(const ir::Program& program, Prelude& prelude);
 /// Of an input that is bounded: how much exists of a vector. `offset` is of its first element.
 std::string covered_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
                        const OffsetText& offset);

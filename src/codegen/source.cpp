@@ -29,10 +29,12 @@ std::string write_header(const ir::Program& program, const plan::KernelClass& ke
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) line("read", program.operand_name(i), kernel.inputs[i]);
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
     const ir::Scatter* const scatter = program.scatter_of(i);
+    const bool is_at_index = scatter != nullptr && !scatter->is_computed();
     line("write", program.result_name(i), kernel.outputs[i],
-         scatter == nullptr
-             ? ""
-             : fmt::format(", where {} says", program.operand_name(static_cast<std::size_t>(scatter->index))));
+         is_at_index
+             ? fmt::format(", where {} says", program.operand_name(static_cast<std::size_t>(scatter->along[0].index)))
+         : scatter != nullptr ? fmt::format(", where {} has its row and column", scatter->written)
+                              : "");
   }
   out +=
       "//\n// It stands alone: nvcc --fmad=false -arch=sm_90 --cubin (each operation rounds once, hence no "

@@ -96,7 +96,8 @@ Path output_path(const plan::Space& space, std::size_t output, const PathOf& pat
   const plan::StridedOperand& strided = space.outputs[output];
   Path path = path_of(strided);
   for (const plan::GatheredDimension& gather : strided.gathers)
-    path.gathers.push_back({path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.extent});
+    path.gathers.push_back(
+        {path_of(space.inputs[gather.index]), gather.stride, gather.wrapped, gather.extent, gather.computed});
   return path;
 }
 

@@ -2,6 +2,8 @@
 // results. Chains with reductions are several: reduce.cpp.
 #include "host/execute.hpp"
 
+#include <cstring>
+
 #include "host/block.hpp"
 #include "host/reduce.hpp"
 
@@ -33,11 +35,28 @@ void execute_pointwise(const ir::Program& program, const plan::Space& space, std
   write_all<Real>(chain, scalars, most_threads);
 }
 
+// What pads tiles of scales is 0.
+void clear_tiles(const plan::StridedOperand& output) {
+  const auto clear = [&](const auto& self, const plan::GatheredDimension* along, std::int64_t offset) -> void {
+    if (along == output.gathers.end()) {
+      const std::size_t bytes = size_of(output.dtype);
+      std::memset(static_cast<std::byte*>(const_cast<void*>(output.data)) + offset * static_cast<std::int64_t>(bytes),
+                  0, bytes);
+      return;
+    }
+    for (std::int64_t i = 0; i < along->extent; ++i) self(self, along + 1, offset + i * along->stride);
+  };
+  clear(clear, output.gathers.begin(), 0);
+}
+
 }  // namespace
 
 void execute(const ir::Program& program, const plan::Space& space, std::span<const double> scalars, int most_threads) {
   // A reduction of no elements has a result; but where the space has no extents, no result has elements.
   if (space.elements == 0 && (!program.has_shaping() || space.extents.empty())) return;
+  for (std::size_t i = 0; i < program.scatters().size(); ++i) {
+    if (program.scatters()[i].is_computed()) clear_tiles(space.outputs[i]);
+  }
   const auto run = program.has_shaping() ? (space.f64 ? execute_passes<double> : execute_passes<float>)
                                          : (space.f64 ? execute_pointwise<double> : execute_pointwise<float>);
   run(program, space, scalars, most_threads);

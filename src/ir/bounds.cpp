@@ -5,7 +5,8 @@ namespace epifuse::ir {
 
 std::int64_t Bounds::Repeat::at(std::int64_t position) const noexcept {
   const std::int64_t numerator = factor * position + shift;
-  return numerator / times - (numerator % times < 0 ? 1 : 0);
+  const std::int64_t quotient = numerator / times - (numerator % times < 0 ? 1 : 0);
+  return modulus == 0 ? quotient : quotient % modulus;
 }
 
 std::vector<int> Bounds::masks() const {

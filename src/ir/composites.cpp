@@ -346,11 +346,6 @@ Value pixel_unshuffle(Builder& b, Value x, std::int64_t factor) {
   return b.flatten(ordered, 1, 3);
 }
 
-Value scale_tiles(Builder& b, Value scales) {
-  const Value rows = b.unflatten(b.unflatten(scales, 0, {-1, 128}), 1, {4, 32});
-  return b.view(b.unflatten(rows, 3, {-1, 4}), numbered_view(View::Kind::permute, {0, 3, 2, 1, 4}));
-}
-
 namespace {
 
 bool has_reduction(const Builder& b, Value value) {

@@ -44,8 +44,6 @@ Quantized mx_quantize(Builder& b, Value x, DType dtype, bool rounds_up);
 /// NVFP4: blocks of 16 of f4e2m1 with f8e4m3 scales, which are relative to one scale of the whole tensor.
 inline constexpr std::int64_t kNvBlock = 16;
 Quantized nv_quantize(Builder& b, Value x, Value global_scale);
-/// Scales [rows, blocks] as [rows / 128, blocks / 4, 32, 4, 4]: the tiles of cuBLASLt and CUTLASS.
-Value scale_tiles(Builder& b, Value scales);
 Value dequantize(Builder& b, Value values, Value scale, std::int64_t block);
 Value normalize(Builder& b, Value x, double p, const Axes& axes, double eps);
 /// In training: over all dimensions but the channels' (dimension 1).

@@ -106,6 +106,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.indexed(node.op, args[0], args[1], node.shaping.axes.at[0]);
     case Op::index_copy:
       return builder.index_copy(args[0], node.shaping.axes.at[0], args[1], args[2]);
+    case Op::scale_tiles:
+      return builder.scale_tiles(args[0]);
     case Op::iota:
       return builder.iota(args[0], node.shaping.axes.at[0]);
     case Op::cast:

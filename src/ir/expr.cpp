@@ -293,7 +293,7 @@ Expr dequantize(const Expr& values, const Expr& scale, std::int64_t block) {
                    [=](Builder& b, Values args) { return ir::dequantize(b, args[0], args[1], block); });
 }
 Expr scale_tiles(const Expr& scales) {
-  return composite("scale_tiles", {scales}, [](Builder& b, Values args) { return ir::scale_tiles(b, args[0]); });
+  return composite("scale_tiles", {scales}, [](Builder& b, Values args) { return b.scale_tiles(args[0]); });
 }
 Expr unflatten(const Expr& input, int dim, std::array<std::int64_t, 2> sizes) {
   return composite("unflatten", {input}, [=](Builder& b, Values args) {

@@ -160,8 +160,8 @@ constexpr std::array kRows = {
     Row{"dequantize(values, scale, block=0)", "vvi", kQuantisation, "values * scale, one scale for each block of the last dimension",
         [](Builder& b, Arguments a) { return dequantize(b, a[0].value, a[1].value, whole(a[2])); }},
 
-    Row{"scale_tiles(scales)", "v", kQuantisation, "scales [rows, blocks] in the 128×4 tiles of cuBLASLt and CUTLASS: [rows / 128, blocks / 4, 32, 4, 4]",
-        [](Builder& b, Arguments a) { return scale_tiles(b, a[0].value); }},
+    Row{"scale_tiles(scales)", "v", kQuantisation, "a result alone: scales [rows, blocks] in the 128×4 tiles of cuBLASLt and CUTLASS, [⌈rows / 128⌉, ⌈blocks / 4⌉, 32, 4, 4]; what pads is 0",
+        [](Builder& b, Arguments a) { return b.scale_tiles(a[0].value); }},
 
     Row{"unflatten(input, dim, sizes)", "vis", kShapes, "dimension dim as two of these sizes, one of which may be -1",
         [](Builder& b, Arguments a) { return b.unflatten(a[0].value, dimension_of("unflatten", whole(a[1])), a[2].sizes); }},

@@ -154,6 +154,8 @@ std::string_view name_of(Op op) {
       return "repeat_as";
     case Op::index_copy:
       return "index_copy";
+    case Op::scale_tiles:
+      return "scale_tiles";
     default:
       return is_reduction(op) ? reduction_row(op).name : row(op).name;
   }

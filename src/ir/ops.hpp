@@ -42,6 +42,7 @@ enum class Op : std::uint8_t {
   gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
   repeat_as,  ///< a shape operation: each element several times along a dimension, as far as another value goes; 0 where there is none
   index_copy,  ///< an operand, of which elements along a dimension, at indices, are those of a value: only results are that, in the operand's memory
+  scale_tiles,  ///< scales of quantised blocks, [rows, blocks], in the tiles that matrix products take: only results are that
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.
@@ -105,6 +106,8 @@ constexpr bool is_movement(Op op) noexcept { return (op >= Op::unflatten && op <
 constexpr bool is_indexing(Op op) noexcept { return op >= Op::take && op <= Op::gather; }
 /// The same, and what writes so.
 constexpr bool has_index(Op op) noexcept { return is_indexing(op) || op == Op::index_copy; }
+/// Says where in memory a value lies that a kernel writes: only results are that.
+constexpr bool is_placed(Op op) noexcept { return op == Op::index_copy || op == Op::scale_tiles; }
 /// A kernel computes it: no operand, no number, and no mere shape.
 constexpr bool is_computed(Op op) noexcept { return op >= Op::cast && !is_operand(op) && !is_shape(op); }
 /// Of the table of ops.def.

@@ -144,7 +144,7 @@ void refuse_truth(Op op, std::string_view what) {
 int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
-  if (op == Op::cast || op == Op::count || op == Op::iota) return 1;
+  if (op == Op::cast || op == Op::count || op == Op::iota || op == Op::scale_tiles) return 1;
   if (op == Op::cat || op == Op::matmul || is_indexing(op)) return 2;
   if (op == Op::rand_like || op == Op::index_copy) return 3;
   return op < Op::cast ? 0 : row(op).arity();
@@ -181,6 +181,7 @@ Kind Program::kind(Value value, const std::vector<Kind>& input_kinds) const noex
     case Op::index_select:
     case Op::gather:
     case Op::index_copy:
+    case Op::scale_tiles:
       return kind(n.args[0], input_kinds);
     default:
       return gives_truth(n) ? Kind::truth : Kind::real;
@@ -204,7 +205,7 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat || node.op == Op::matmul || has_index(node.op);
+           node.op == Op::cat || node.op == Op::matmul || has_index(node.op) || is_placed(node.op);
   });
 }
 
@@ -272,6 +273,8 @@ Value Builder::constant(double value, Category category) {
 }
 
 Value Builder::cast(Value value, DType dtype) {
+  // Where a result lies is said last: the elements are converted first.
+  if (node(value).op == Op::scale_tiles) return scale_tiles(cast(node(value).args[0], dtype));
   Node node;
   node.op = Op::cast;
   node.args[0] = value;
@@ -403,6 +406,13 @@ Value Builder::index_copy(Value destination, int dim, Value index, Value source)
   return intern(node);
 }
 
+Value Builder::scale_tiles(Value scales) {
+  Node node;
+  node.op = Op::scale_tiles;
+  node.args = {scales, kNone, kNone};
+  return intern(node);
+}
+
 Value Builder::iota(Value other, int dim) { return intern(shaping(Op::iota, other, kNone, axis_of("iota", dim))); }
 
 Value Builder::rand_like(Value other, Value seed, Value offset) {
@@ -519,10 +529,15 @@ void Program::add_bounds_to_fingerprints() {
       }
     }
     for (const Scatter& scatter : scatters_) {
-      hash->add(scatter.index);
+      hash->add(scatter.along.size());
+      for (const Scatter::Along& along : scatter.along) {
+        hash->add(along.index);
+        for (const std::int64_t number : {along.computed.times, along.computed.modulus}) hash->add(number);
+        if (hash == &all) hash->add(along.dimension);
+      }
       if (hash == &code) continue;
-      hash->add(scatter.dimension);
-      for (const std::int64_t number : {scatter.count, scatter.stride, scatter.extent}) hash->add(number);
+      for (const std::int64_t extent : scatter.shape) hash->add(extent);
+      for (const int dimension : scatter.own) hash->add(dimension);
     }
   }
   code_fingerprint_ = code.digest();
@@ -570,7 +585,7 @@ Program Program::with_inputs(std::span<const std::size_t> order) const {
     for (Bounds::Wrap& wrap : bounds.wraps) wrap.behind = place[static_cast<std::size_t>(wrap.behind)];
   }
   for (Scatter& scatter : other.scatters_) {
-    if (scatter.exists()) scatter.index = place[static_cast<std::size_t>(scatter.index)];
+    for (Scatter::Along& along : scatter.along) along.index = place[static_cast<std::size_t>(along.index)];
   }
   for (Node& node : other.nodes_) {
     if (node.op == Op::input) node.ordinal = place[static_cast<std::size_t>(node.ordinal)];
@@ -617,8 +632,8 @@ Program Builder::finish() && {
   order_views(nodes);
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    program_.reads_elsewhere_ =
-        program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as || has_index(nodes[i].op);
+    program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as ||
+                                has_index(nodes[i].op) || is_placed(nodes[i].op);
     program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());

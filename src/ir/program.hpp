@@ -97,11 +97,13 @@ struct Bounds {
     gathered,  ///< as bounded, and indices say where it is read; where one is out of range it is NaN, or 0 if it is no float
     index,  ///< says where others are read, and is no value of the chain; it is read where all operands of `by` are true
   };
-  /// An index that follows from a position: (factor * position + shift) / times, rounded down.
+  /// An index that follows from a position: (factor * position + shift) / times, rounded down, and where there is a
+  /// modulus what that leaves of it.
   struct Repeat {
     std::int64_t times = 0;  ///< 0: there is none
     std::int64_t factor = 1;
     std::int64_t shift = 0;
+    std::int64_t modulus = 0;  ///< 0: none
     friend bool operator==(const Repeat&, const Repeat&) = default;
     bool exists() const noexcept { return times != 0; }
     std::int64_t at(std::int64_t position) const noexcept;
@@ -131,15 +133,20 @@ struct Bounds {
   std::vector<int> masks() const;
 };
 
-/// A result of a chain without views that lies among the elements of a larger tensor: along one dimension an index says
-/// where. plan/bind/lower.cpp makes these.
+/// A result of a chain without views that lies among the elements of a larger tensor: along some dimensions of that an
+/// index says where, or the position along a dimension of the result. plan/bind/lower.cpp makes these.
 struct Scatter {
-  int index = kNone;        ///< the operand that is the index, or kNone: all of the output is the result
-  int dimension = 0;        ///< of the output
-  std::int64_t count = 0;   ///< elements that the result has there
-  std::int64_t stride = 0;  ///< of the dimension, in elements
-  std::int64_t extent = 0;  ///< of the output: elements whose index is not from 0 up to here are not written
-  bool exists() const noexcept { return index != kNone; }
+  struct Along {
+    int dimension = 0;  ///< of the output
+    int index = kNone;  ///< the operand that is the index; of a computed one that which is `inside` at its positions
+    Bounds::Repeat computed = {};  ///< the index, where none is read
+  };
+  std::vector<Along> along;         ///< empty: all of the output is the result
+  std::vector<std::int64_t> shape;  ///< of the result, where `own` has none
+  std::vector<int> own;  ///< by dimension of the result that of the output which it is, or kNone for what `along` says
+  std::string_view written;  ///< what the user called: static text
+  bool exists() const noexcept { return !along.empty(); }
+  bool is_computed() const noexcept { return exists() && along[0].computed.exists(); }
 };
 
 /// What an input of a chain without views is a view of. plan/bind/lower.cpp makes these.
@@ -282,6 +289,7 @@ class Builder {
   /// `destination` with `source` in the place of its elements along dimension `dim` at the positions that `index`
   /// holds.
   Value index_copy(Value destination, int dim, Value index, Value source);
+  Value scale_tiles(Value scales);
   /// The elements of `value` that `view` names.
   Value view(Value value, const View& view);
   /// Names are identifiers, and no operand has them; a name that an earlier result has is dropped.

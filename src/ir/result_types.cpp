@@ -127,6 +127,8 @@ class Inference {
         return {arg(node, 0).dtype, arg(node, 1).rank, false};
       case Op::index_copy:
         return {arg(node, 0).dtype, arg(node, 0).rank, false};
+      case Op::scale_tiles:
+        return {arg(node, 0).dtype, arg(node, 0).rank + 3, false};
       case Op::cast:
         return {node.dtype, arg(node, 0).rank, false};
       case Op::unflatten:
@@ -263,7 +265,7 @@ Category Builder::least_category(const Node& node) const {
     default:
       break;
   }
-  if (is_movement(node.op) || has_index(node.op)) return of(0);
+  if (is_movement(node.op) || has_index(node.op) || is_placed(node.op)) return of(0);
   if (is_reduction(node.op)) return by(reduction_row(node.op).type, of(0));
   Category least = Category::truth;
   for (std::size_t k = 0; k < static_cast<std::size_t>(node.arity()); ++k) {

@@ -79,6 +79,9 @@ bool ReverseSweep::passes(Value value, std::size_t argument) const {
                written_name(n));
   }
   if (is_indexing(n.op)) return argument == 0;
+  if (n.op == Op::scale_tiles)
+    base::fail(ErrorCode::unsupported,
+               "'scale_tiles' says where scales lie, and has no gradient: differentiate the chain without it");
   if (n.op == Op::index_copy) {
     base::fail(
         ErrorCode::unsupported,

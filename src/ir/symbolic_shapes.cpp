@@ -63,6 +63,7 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::matmul:
     case Op::take:
     case Op::index_select:
+    case Op::scale_tiles:
       return made(value, arg(0), {}, is_reduced(arg(0)));
     default:
       break;

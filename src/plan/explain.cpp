@@ -266,12 +266,18 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     summary.bytes_written += summary.operands.back().bytes;
     if (kernel.reduction()) add_reason(summary.operands.back(), why_reduction_result(program, plan, i));
     if (const ir::Scatter* scatter = program.scatter_of(i)) {
-      const auto index = static_cast<std::size_t>(scatter->index);
-      add_reason(summary.operands.back(),
-                 fmt::format("; where '{}' says, as the elements of a larger tensor", program.operand_text(index)));
-      std::string& why = summary.operands[index].why;
+      const auto index_of = [](const ir::Scatter::Along& along) { return static_cast<std::size_t>(along.index); };
+      const bool is_at_index = !scatter->is_computed();
+      add_reason(summary.operands.back(), is_at_index
+                                              ? fmt::format("; where '{}' says, as the elements of a larger tensor",
+                                                            program.operand_text(index_of(scatter->along[0])))
+                                              : fmt::format("; where '{}' has its row and column", scatter->written));
       const std::string name = fmt::format("'{}' is written", program.result_name(i));
-      why = why.ends_with("is written") ? why + ", and where " + name : "says where " + name;
+      for (const ir::Scatter::Along& along : scatter->along) {
+        std::string& why = summary.operands[index_of(along)].why;
+        if (why.ends_with(name)) continue;
+        why = why.ends_with("is written") ? why + ", and where " + name : "says where " + name;
+      }
     }
   }
   explain_arithmetic(summary, program, kernel);

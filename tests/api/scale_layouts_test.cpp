@@ -13,63 +13,92 @@ namespace {
 
 constexpr std::int64_t kRows = 384, kColumns = 512, kBlocks = kColumns / 32;
 
-std::vector<float> data(std::int64_t rows) {
-  std::vector<float> x(static_cast<std::size_t>(rows * kColumns));
+std::vector<float> data(std::int64_t rows, std::int64_t columns = kColumns) {
+  std::vector<float> x(static_cast<std::size_t>(rows * columns));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 2654435761U >> 7) % 4096) / 16 - 128;
   // Every block has a scale that tells its row and column apart from its neighbours'.
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < kColumns; ++c)
-      x[static_cast<std::size_t>(r * kColumns + c)] *= static_cast<float>(1LL << ((r * 7 + c / 32 * 5) % 31));
+    for (std::int64_t c = 0; c < columns; ++c)
+      x[static_cast<std::size_t>(r * columns + c)] *= static_cast<float>(1LL << ((r * 7 + c / 32 * 5) % 31));
   }
   return x;
 }
 
 // Scales in row-major order, of a launch that says nothing about layouts.
 std::vector<std::uint8_t> plain_scales(Engine& engine, const std::vector<float>& x, std::int64_t rows) {
-  std::vector<std::uint8_t> scales(static_cast<std::size_t>(rows * kBlocks));
+  const std::int64_t columns = static_cast<std::int64_t>(x.size()) / rows;
+  std::vector<std::uint8_t> scales(x.size() / 32);
   engine.launch(Epilogue{mx_quantize(input("x")).scale}, nullptr,
-                OutputView(scales.data(), DType::f8e8m0, {rows, kBlocks}),
-                {TensorView(x.data(), DType::f32, {rows, kColumns})});
+                OutputView(scales.data(), DType::f8e8m0, {rows, columns / 32}),
+                {TensorView(x.data(), DType::f32, {rows, columns})});
   return scales;
 }
 
-std::size_t place_in_tiles(std::int64_t i, std::int64_t j) {
-  const std::int64_t tiles = (kBlocks + 3) / 4;
+std::size_t place_in_tiles(std::int64_t i, std::int64_t j, std::int64_t blocks = kBlocks) {
+  const std::int64_t tiles = (blocks + 3) / 4;
   return static_cast<std::size_t>(((i / 128) * tiles + j / 4) * 512 + (i % 32) * 16 + (i % 128) / 32 * 4 + j % 4);
 }
 
+// Of any number of rows and blocks: what pads the tiles is 0.
 TEST(ScaleTiles, StandWhereCublasLtLooks) {
   Engine engine(Device::cpu());
-  const std::vector<float> x = data(kRows);
-  const std::vector<std::uint8_t> plain = plain_scales(engine, x, kRows);
   const Quantized both = mx_quantize(input("x"));
-  std::vector<std::uint8_t> values(x.size()), tiles(plain.size());
-  engine.launch(Epilogue{both.values, scale_tiles(both.scale)}, nullptr,
-                {{values.data(), DType::f8e4m3, {kRows, kColumns}},
-                 {tiles.data(), DType::f8e8m0, {kRows / 128, kBlocks / 4, 32, 4, 4}}},
-                {{"x", TensorView(x.data(), DType::f32, {kRows, kColumns})}});
-  for (std::int64_t i = 0; i < kRows; ++i) {
-    for (std::int64_t j = 0; j < kBlocks; ++j)
-      ASSERT_EQ(tiles[place_in_tiles(i, j)], plain[static_cast<std::size_t>(i * kBlocks + j)]) << i << ", " << j;
+  const Epilogue tail{both.values, scale_tiles(both.scale)};
+  for (const std::int64_t rows : {kRows, std::int64_t{1}, std::int64_t{127}, std::int64_t{129}}) {
+    for (const std::int64_t blocks : {kBlocks, std::int64_t{1}, std::int64_t{6}}) {
+      const std::vector<float> x = data(rows, blocks * 32);
+      const std::vector<std::uint8_t> plain = plain_scales(engine, x, rows);
+      const Dims shape = {(rows + 127) / 128, (blocks + 3) / 4, 32, 4, 4};
+      const TensorView operand(x.data(), DType::f32, {rows, blocks * 32});
+      EXPECT_EQ(tail.result_shapes({&operand, 1})[1], shape);
+      std::vector<std::uint8_t> values(x.size()), tiles(static_cast<std::size_t>(shape[0] * shape[1] * 512), 0x77);
+      engine.launch(tail, nullptr,
+                    {{values.data(), DType::f8e4m3, {rows, blocks * 32}}, {tiles.data(), DType::f8e8m0, shape}},
+                    {{"x", operand}});
+      for (std::int64_t i = 0; i < shape[0] * 128; ++i) {
+        for (std::int64_t j = 0; j < shape[1] * 4; ++j) {
+          const bool is_there = i < rows && j < blocks;
+          ASSERT_EQ(tiles[place_in_tiles(i, j, blocks)], is_there ? plain[static_cast<std::size_t>(i * blocks + j)] : 0)
+              << rows << " x " << blocks << ": " << i << ", " << j;
+        }
+      }
+    }
   }
 }
 
-// The guide's way for a few rows: a view of the tile, in which rows that are not there keep what they have.
-TEST(ScaleTiles, OfAFewRowsAreAView) {
+// Converting scales and saying where they lie may stand in either order.
+TEST(ScaleTiles, AreConvertedBeforeTheyArePlaced) {
+  EXPECT_EQ(Epilogue::parse("cast(scale_tiles(x), f8e8m0)").str(),
+            Epilogue::parse("scale_tiles(cast(x, f8e8m0))").str());
+}
+
+TEST(ScaleTiles, SayWhatTheyDoNotTake) {
   Engine engine(Device::cpu());
-  const std::int64_t rows = 5;
-  const std::vector<float> x = data(rows);
-  const std::vector<std::uint8_t> plain = plain_scales(engine, x, rows);
-  std::vector<std::uint8_t> tiles(static_cast<std::size_t>(kBlocks / 4 * 512), 0x77);
-  engine.launch(Epilogue::parse("unflatten(mx_quantize(x, f8e4m3)[1], -1, (-1, 4))"), nullptr,
-                OutputView(tiles.data(), DType::f8e8m0, {rows, kBlocks / 4, 4}, {16, 512, 1}),
-                {TensorView(x.data(), DType::f32, {rows, kColumns})});
-  for (std::int64_t i = 0; i < 32; ++i) {
-    for (std::int64_t j = 0; j < kBlocks; ++j) {
-      const std::uint8_t expected = i < rows ? plain[static_cast<std::size_t>(i * kBlocks + j)] : 0x77;
-      ASSERT_EQ(tiles[place_in_tiles(i, j)], expected) << i << ", " << j;
+  const auto message = [&](const std::string& chain, const Dims& in, DType type, const Dims& out) {
+    const std::vector<float> x(4096);
+    std::vector<float> y(4096);
+    try {
+      engine.launch(Epilogue::parse(chain), nullptr, OutputView(y.data(), type, out),
+                    {{"x", {x.data(), DType::f32, in}}});
+    } catch (const Error& error) {
+      return std::string(error.what());
     }
-  }
+    return std::string("no error");
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string rank = message("scale_tiles(x)", {2, 3, 4}, DType::f32, {1, 1, 32, 4, 4});
+  EXPECT_TRUE(
+      has(rank, "'scale_tiles' takes scales of two dimensions, [rows, blocks]; its argument has shape [2, 3, 4]"))
+      << rank;
+  const std::string used = message("scale_tiles(x) + 1", {3, 4}, DType::f32, {1, 1, 32, 4, 4});
+  EXPECT_TRUE(has(used, "'scale_tiles' says where in memory scales lie, so it is a result")) << used;
+  const std::string shape = message("scale_tiles(x)", {3, 4}, DType::f32, {3, 4});
+  EXPECT_TRUE(has(shape, "has shape [3, 4]; with these operands the chain's result has shape [1, 1, 32, 4, 4]"))
+      << shape;
+  const std::string packed = message("scale_tiles(x)", {3, 4}, DType::f4e2m1, {1, 1, 32, 4, 4});
+  EXPECT_TRUE(has(packed, "scales have a byte or more")) << packed;
 }
 
 TEST(TransposedScales, ArePaddedToFourRows) {

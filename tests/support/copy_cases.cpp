@@ -64,7 +64,8 @@ std::vector<CopyCase::Source> CopyCase::draw_sources() {
   const std::int64_t segment = between(2, 4);
   Place shape;
   if (random_.percent(60)) shape.push_back(between(1, 5));
-  shape.push_back(random_.percent(20) ? between(20, 70) : between(1, 9));
+  // Tiles have 128 rows.
+  shape.push_back(random_.percent(20) ? between(20, 70) : random_.percent(8) ? between(120, 300) : between(1, 9));
   const bool is_joined = kind_ == "joined";
   const std::int64_t unit = is_joined ? 2 : kind_ == "segments" ? segment : 1;
   shape.push_back(random_.percent(60) ? 8 * unit * between(1, 6) : unit * between(1, 9));
@@ -160,6 +161,25 @@ std::string CopyCase::copy(const Source& source) {
   return "index_copy(c" + number + ", " + std::to_string(dim) + ", i" + number + ", " + source.text + ")";
 }
 
+// The source in tiles of 128×4, with 0 where it has no element.
+std::string CopyCase::tiled(const Source& source) {
+  const std::int64_t rows = source.shape[0], blocks = source.shape[1];
+  Tensor& tiles = add("t", random_.pick({DType::f32, DType::f16, DType::f8e4m3, DType::i8}),
+                      {(rows + 127) / 128, (blocks + 3) / 4, 32, 4, 4}, random_.percent(70) ? 0 : 2);
+  tiles.expected.assign(tiles.memory.get(), tiles.memory.get() + tiles.bytes);
+  each_place({(rows + 127) / 128 * 128, (blocks + 3) / 4 * 4}, [&](const Place& at) {
+    const double value = at[0] < rows && at[1] < blocks ? source.value(at) : 0;
+    const Place place = {at[0] / 128, at[1] / 4, at[0] % 32, at[0] % 128 / 32, at[1] % 4};
+    encode(tiles.type, value, tiles.expected.data() + offset(tiles, place));
+  });
+  results_.push_back(&tiles);
+  return "scale_tiles(" + source.text + ")";
+}
+
+std::string CopyCase::placed(const Source& source) {
+  return source.shape.size() == 2 && random_.percent(40) ? tiled(source) : copy(source);
+}
+
 // A result with memory of its own.
 std::string CopyCase::plain(const Source& source) {
   Tensor& tensor = add("y", DType::f32, source.shape);
@@ -176,7 +196,7 @@ CopyCase::CopyCase(std::uint64_t seed) : random_(seed) {
   const std::vector<Source> sources = draw_sources();
   const bool is_beside = kind_ == "beside" || random_.percent(25);
   text_ = "return " + (is_beside ? plain(sources[0]) + ", " : "");
-  for (const Source& source : sources) text_ += (&source == sources.data() ? "" : ", ") + copy(source);
+  for (const Source& source : sources) text_ += (&source == sources.data() ? "" : ", ") + placed(source);
   tail_ = Epilogue::parse(text_);
 }
 

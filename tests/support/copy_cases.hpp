@@ -1,5 +1,6 @@
-// Random results that are written at indices into larger tensors, as tokens are into a paged cache. The expected values
-// come from PyTorch's definition of index_copy, written down here. For tests on the CPU device and of emitted text.
+// Random results that are written at indices into larger tensors, as tokens are into a paged cache, or in the tiles of
+// scales that matrix products take. The expected values come from PyTorch's definition of index_copy and from cuBLASLt's
+// formula for the tiles, written down here. For tests on the CPU device and of emitted text.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 
 namespace epifuse::test {
 
-/// A chain over x whose results lie in caches at indices, some of which are out of range. Every tensor has memory of
+/// A chain over x whose results lie in caches at indices, some of which are out of range, or in tiles. Every tensor has memory of
 /// exactly its size.
 class CopyCase {
  public:
@@ -57,6 +58,8 @@ class CopyCase {
   std::int64_t offset(const Tensor& tensor, const Place& at) const;
   std::vector<Source> draw_sources();
   std::string copy(const Source& source);
+  std::string tiled(const Source& source);
+  std::string placed(const Source& source);
   std::string plain(const Source& source);
 
   Random random_;

@@ -177,7 +177,7 @@ class PointwiseEmitter {
     };
     for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
     for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
-    if (scatters(program_)) prelude_.require("gathered");
+    codegen::require_places(program_, prelude_);
   }
 
   const char* load_each() const { return by_row() && transpose_map() == nullptr ? "load_each_by_row" : "load_each"; }

@@ -269,7 +269,7 @@ class ReductionEmitter {
         require_places(operand.access);
       }
     }
-    if (scatters(program_)) prelude_.require("gathered");
+    codegen::require_places(program_, prelude_);
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
     prelude_.require("row_position");
     stages_.require_accumulators(prelude_);

@@ -38,11 +38,14 @@ Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first,
   return mask;
 }
 
-Lowered::Operand positions_mask(std::int64_t extent) {
-  Lowered::Operand line = mask_along(0, extent, 0, extent);
+Lowered::Operand positions_along(const Dims& shape, int dimension) {
+  const std::int64_t extent = shape[dimension];
+  Lowered::Operand line = mask_along(shape.size() - 1 - dimension, extent, 0, extent);
   line.text = fmt::format("{} positions", extent);
   return line;
 }
+
+Lowered::Operand positions_mask(std::int64_t extent) { return positions_along({extent}, 0); }
 
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;

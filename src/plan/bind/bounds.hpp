@@ -19,7 +19,8 @@ std::array<std::optional<DimensionMap::Taken>, 2> sides_of_joined(const Dimensio
 /// Of the positions along a dimension, with so many dimensions behind it, those from `first` on. It lies nowhere.
 Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first, std::int64_t count);
 
-/// The same of all positions along the only dimension of a value.
+/// The same of all positions along a dimension of a value of that shape, and along the only one of a value.
+Lowered::Operand positions_along(const Dims& shape, int dimension);
 Lowered::Operand positions_mask(std::int64_t extent);
 
 /// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.

@@ -58,7 +58,10 @@ void set_scatters(Space& space, const ir::Program& program, std::span<const Outp
     const ir::Scatter* const scatter = program.scatter_of(i);
     if (scatter == nullptr) continue;
     StridedOperand& strided = space.outputs[i];
-    strided.gathers.push_back({static_cast<std::size_t>(scatter->index), scatter->stride, scatter->extent});
+    for (const ir::Scatter::Along& along : scatter->along) {
+      strided.gathers.push_back({static_cast<std::size_t>(along.index), outputs[i].strides[along.dimension],
+                                 outputs[i].shape[along.dimension], 0, along.computed});
+    }
     strided.reach = reach_of(outputs[i]);
   }
 }
@@ -69,8 +72,13 @@ base::InlineVector<OutputView, 4> as_written(const ir::Program& program, std::sp
   for (std::size_t i = 0; i < program.scatters().size() && i < written.size(); ++i) {
     const ir::Scatter* const scatter = program.scatter_of(i);
     if (scatter == nullptr) continue;
-    written[i].shape[scatter->dimension] = scatter->count;
-    written[i].strides[scatter->dimension] = 0;
+    written[i].shape = {};
+    written[i].strides = {};
+    for (std::size_t d = 0; d < scatter->own.size(); ++d) {
+      const int own = scatter->own[d];
+      written[i].shape.push_back(own == ir::kNone ? scatter->shape[d] : outputs[i].shape[own]);
+      written[i].strides.push_back(own == ir::kNone ? 0 : outputs[i].strides[own]);
+    }
   }
   return written;
 }

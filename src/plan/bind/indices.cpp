@@ -112,7 +112,12 @@ void check_copied(const ir::Node& node, const Dims& destination, const Dims& ind
        node.shaping.axes.at[0], to_string(destination), to_string(index), to_string(source));
 }
 
-void refuse_written() {
+void refuse_written(ir::Op op) {
+  if (op == ir::Op::scale_tiles) {
+    fail(unsupported,
+         "'scale_tiles' says where in memory scales lie, so it is a result and nothing computes with it: compute with "
+         "its argument instead");
+  }
   fail(
       unsupported,
       "'index_copy' writes into the memory of an operand, so it is a result and nothing computes with it: compute with "

@@ -40,8 +40,8 @@ int indexed_dimension(const ir::Node& node, int rank);
 /// Throws Error(invalid_argument) unless an 'index_copy' of these shapes puts a source in the place of a destination's
 /// elements.
 void check_copied(const ir::Node& node, const Dims& destination, const Dims& index, const Dims& source);
-/// Of an 'index_copy' that something computes with, as an error that says so.
-[[noreturn]] void refuse_written();
+/// Of what says where a result lies, where something computes with it, as an error that says so.
+[[noreturn]] void refuse_written(ir::Op op);
 
 /// Error(invalid_argument) unless indices have that type.
 void check_index_type(const ir::Node& node, const std::string& name, DType dtype);

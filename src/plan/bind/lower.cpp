@@ -130,7 +130,7 @@ class Lowering {
   }
 
   void want_arguments(const Node& n, ir::Value value, int path) {
-    if (n.op == Op::index_copy) refuse_written();
+    if (ir::is_placed(n.op)) refuse_written(n.op);
     if (n.op == Op::rand_like && path != kWhole) refuse_random();
     if (n.op == Op::view) {
       check_outside(n, value, path);
@@ -486,8 +486,12 @@ class Lowering {
     }
     for (PathOfResult& result : results_) {
       if (!result.is.placed) continue;
-      result.is.placed->index = index_operand(program_.results()[result.is.output].value, {}).first;
-      builder_.input(result.is.placed->index);
+      Lowered::Result::Placed& placed = *result.is.placed;
+      for (Lowered::Result::Placed::Along& along : placed.along) {
+        along.index = along.computed.exists() ? operands_.name_of(positions_along(placed.shape, along.position))
+                                              : index_operand(program_.results()[result.is.output].value, {}).first;
+        builder_.input(along.index);
+      }
     }
     for (const std::string& mask : operands_.masks()) builder_.input(mask);
     Lowered lowered{std::move(builder_).finish().with(program_.math()), {}};
@@ -495,7 +499,7 @@ class Lowering {
     for (const std::string& name : lowered.program.inputs()) lowered.operands.push_back(*operands_.find(name));
     if (auto bounds = bounds_of(lowered.operands, lowered.program.inputs()); !bounds.empty())
       lowered.program = std::move(lowered.program).with_bounds(std::move(bounds));
-    if (auto scatters = scatters_of(lowered, inputs_); !scatters.empty())
+    if (auto scatters = scatters_of(lowered); !scatters.empty())
       lowered.program = std::move(lowered.program).with_scatters(std::move(scatters));
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const Node& n = program_.nodes()[i];

@@ -1,5 +1,5 @@
 // A result that 'cat' joins is written piece by piece. 'index_copy' is written as its source, whose pieces are elements
-// of its destination.
+// of its destination; and 'scale_tiles' as its argument, of which each position has a place in the tiles.
 #include "plan/bind/results.hpp"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ bool takes_along(const AllTaken& slices, int dimension, const Dims& shape) {
 }
 
 // Makes `result`, a slice of the source of an 'index_copy', one of its destination.
-void place(const ir::Program& program, std::span<const TensorView> inputs, const std::vector<Dims>& shapes,
-           ir::Value copy, Lowered::Result& result) {
+void place_at_index(const ir::Program& program, std::span<const TensorView> inputs, const std::vector<Dims>& shapes,
+                    ir::Value copy, Lowered::Result& result) {
   const ir::Node& node = program.node(copy);
   const Dims& destination_shape = shapes[static_cast<std::size_t>(copy)];
   const ir::Node& destination = program.node(node.args[0]);
@@ -51,8 +51,31 @@ void place(const ir::Program& program, std::span<const TensorView> inputs, const
   const int dimension = indexed_dimension(node, destination_shape.size());
   result.shape = destination_shape;
   if (!result.taken.empty()) result.taken[static_cast<std::size_t>(dimension)] = {0, 1, destination_shape[dimension]};
+  const Dims& own = shapes[static_cast<std::size_t>(node.args[2])];
+  result.placed = {.destination = operand,
+                   .operand = program.inputs()[operand],
+                   .shape = own,
+                   .along = {{dimension}},
+                   .own = {},
+                   .written = "index_copy"};
+  for (int d = 0; d < own.size(); ++d) result.placed->own.push_back(d == dimension ? ir::kNone : d);
+}
+
+// Scale (i, j) is element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of the tiles. The innermost of each come first: how
+// far apart they lie says how the kernel goes over them.
+void place_in_tiles(const Dims& scales, const Dims& tiles, Lowered::Result& result) {
+  const auto part = [](int dimension, int position, std::int64_t divisor, std::int64_t modulus) {
+    return Lowered::Result::Placed::Along{
+        .dimension = dimension, .computed = {.times = divisor, .modulus = modulus}, .position = position};
+  };
+  result.shape = tiles;
   result.placed = {
-      operand, program.inputs()[operand], dimension, shapes[static_cast<std::size_t>(node.args[2])][dimension], {}};
+      .destination = std::nullopt,
+      .operand = {},
+      .shape = scales,
+      .along = {part(2, 0, 1, 32), part(3, 0, 32, 4), part(0, 0, 128, 0), part(4, 1, 1, 4), part(1, 1, 4, 0)},
+      .own = {ir::kNone, ir::kNone},
+      .written = "scale_tiles"};
 }
 
 // Slices of several sizes are no one kernel's: then each element is read from the argument that has it.
@@ -68,8 +91,18 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
                                          const std::vector<ir::Value>& rejoined) {
   const std::vector<Slices> slices = slices_of(program, shapes, reduces, rejoined);
   const auto shape = [&](ir::Value value) -> const Dims& { return shapes[static_cast<std::size_t>(value)]; };
-  const auto is_placed = [&](ir::Value value) { return program.node(value).op == ir::Op::index_copy; };
-  const auto written = [&](ir::Value value) { return is_placed(value) ? program.node(value).args[2] : value; };
+  const auto op = [&](ir::Value value) { return program.node(value).op; };
+  const auto written = [&](ir::Value value) {
+    const ir::Node& n = program.node(value);
+    return n.op == ir::Op::index_copy ? n.args[2] : n.op == ir::Op::scale_tiles ? n.args[0] : value;
+  };
+  // Whether the pieces of a result are cut along a dimension in which something says where its elements lie.
+  const auto is_cut_where_placed = [&](ir::Value value, const AllTaken& all) {
+    const Dims& own = shape(written(value));
+    if (op(value) == ir::Op::scale_tiles) return takes_along(all, 0, own) || takes_along(all, 1, own);
+    return op(value) == ir::Op::index_copy &&
+           takes_along(all, indexed_dimension(program.node(value), shape(value).size()), own);
+  };
   const bool is_pointwise = !generates_or_reduces(program, reduces);
   // Some index's dimension is: then all results of a pointwise chain are whole, as its kernels have one shape.
   bool is_cut = false;
@@ -78,9 +111,7 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
     const ir::Value value = program.results()[i].value;
     AllTaken& all = taken.emplace_back(all_of(slices[static_cast<std::size_t>(written(value))], kMostSlices));
     if (all.empty()) refuse_slices(program.result_name(i), kMostSlices);
-    const bool is_cut_here =
-        is_placed(value) &&
-        takes_along(all, indexed_dimension(program.node(value), shape(value).size()), shape(written(value)));
+    const bool is_cut_here = is_cut_where_placed(value, all);
     if (is_cut_here || (all.size() > 1 && is_pointwise && !have_one_size(all))) all = {{}};
     is_cut = is_cut || is_cut_here;
   }
@@ -97,23 +128,27 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
         made.is.taken = one;
         made.is.text = plan::text_of(name, own, made.through);
       }
-      if (is_placed(value)) place(program, inputs, shapes, value, made.is);
+      if (op(value) == ir::Op::index_copy) place_at_index(program, inputs, shapes, value, made.is);
+      if (op(value) == ir::Op::scale_tiles) place_in_tiles(own, shape(value), made.is);
     }
   }
   return values;
 }
 
-std::vector<ir::Scatter> scatters_of(const Lowered& lowered, std::span<const TensorView> inputs) {
+std::vector<ir::Scatter> scatters_of(const Lowered& lowered) {
   std::vector<ir::Scatter> all;
   if (std::ranges::none_of(lowered.results, [](const auto& result) { return result.placed.has_value(); })) return all;
   const std::vector<std::string>& names = lowered.program.inputs();
   for (const Lowered::Result& result : lowered.results) {
     ir::Scatter& scatter = all.emplace_back();
     if (!result.placed) continue;
-    const TensorView& destination = inputs[result.placed->destination];
-    const int d = result.placed->dimension;
-    scatter = {static_cast<int>(std::ranges::find(names, result.placed->index) - names.begin()), d,
-               result.placed->count, destination.strides[d], destination.shape[d]};
+    for (const Lowered::Result::Placed::Along& along : result.placed->along) {
+      const auto index = std::ranges::find(names, along.index) - names.begin();
+      scatter.along.push_back({along.dimension, static_cast<int>(index), along.computed});
+    }
+    scatter.shape.assign(result.placed->shape.begin(), result.placed->shape.end());
+    scatter.own = result.placed->own;
+    scatter.written = result.placed->written;
   }
   return all;
 }

@@ -1,5 +1,5 @@
 // What the results of a chain are written in: one piece each, the slices that 'cat' joins, or the elements of a larger
-// tensor that an index names. For lower.cpp.
+// tensor that an index or a position names. For lower.cpp.
 #pragma once
 
 #include <span>
@@ -24,7 +24,7 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
                                          const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
                                          const std::vector<ir::Value>& rejoined);
 
-/// By result of the chain without views, where an index says what of the output it is; none where none is.
-std::vector<ir::Scatter> scatters_of(const Lowered& lowered, std::span<const TensorView> inputs);
+/// By result of the chain without views, what says where in the output it lies; none where none is.
+std::vector<ir::Scatter> scatters_of(const Lowered& lowered);
 
 }  // namespace epifuse::plan

@@ -102,8 +102,7 @@ class Inference {
     }
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const ir::Value value = program_.results()[i].value;
-      if (const ir::Scatter* scatter = program_.scatter_of(i))
-        share_dimensions(program_.node(value), this->value(value), scatter->index);
+      if (const ir::Scatter* scatter = program_.scatter_of(i)) share_places(value, *scatter);
     }
   }
 
@@ -131,6 +130,7 @@ class Inference {
     if (node.op == Op::cat) return joined(node);
     if (node.op == Op::matmul) return multiplied(node);
     if (node.op == Op::index_copy) return copied_into(node);
+    if (node.op == Op::scale_tiles) return tiled(node);
     if (ir::is_indexing(node.op) || node.op == Op::repeat_as) return indexed(node);
     if (ir::is_reduction(node.op)) return node.arity() == 2 ? summed_to(node) : reduced(node);
     if (node.op == Op::unflatten) return unflattened(node);
@@ -149,16 +149,26 @@ class Inference {
     const ir::Bounds& bounds = program_.bounds()[ordinal];
     if (bounds.kind == ir::Bounds::Kind::inside) return asked(node.ordinal);
     Shaped shaped = fresh(inputs_[ordinal].shape);
-    for (const int mask : bounds.masks()) {
-      const Shaped& positions = asked(mask);
-      const int axis = shaped.axis(shaped.shape.size() - positions.shape.size());
-      if (positions.axis(0) != kNoAxis && !table_.identify(axis, positions.axis(0)))
-        refuse_split(node, positions.shape[0]);
-    }
+    for (const int mask : bounds.masks()) share_positions(node, shaped, mask);
     for (const ir::Bounds::Gather& gather : bounds.gathers) {
       if (!gather.computed.exists()) share_dimensions(node, shaped, gather.index);
     }
     return shaped;
+  }
+
+  // A mask is of one dimension of what asks it.
+  void share_positions(const Node& node, const Shaped& shaped, int mask) {
+    const Shaped& positions = asked(mask);
+    const int axis = shaped.axis(shaped.shape.size() - positions.shape.size());
+    if (positions.axis(0) != kNoAxis && !table_.identify(axis, positions.axis(0)))
+      refuse_split(node, positions.shape[0]);
+  }
+
+  void share_places(ir::Value result, const ir::Scatter& scatter) {
+    for (const ir::Scatter::Along& along : scatter.along) {
+      const auto share = along.computed.exists() ? &Inference::share_positions : &Inference::share_dimensions;
+      (this->*share)(program_.node(result), value(result), along.index);
+    }
   }
 
   // What is read or written where an index says has the index's dimensions.
@@ -195,6 +205,16 @@ class Inference {
     const auto shape = [&](std::size_t k) -> const Dims& { return value(node.args[k]).shape; };
     check_copied(node, shape(0), shape(1), shape(2));
     return fresh(shape(0));
+  }
+
+  // Where each scale lies in the tiles is said there, too.
+  Shaped tiled(const Node& node) {
+    const Dims& scales = value(node.args[0]).shape;
+    if (scales.size() != 2) {
+      fail(invalid_argument, "'scale_tiles' takes scales of two dimensions, [rows, blocks]; its argument has shape {}",
+           to_string(scales));
+    }
+    return fresh({(scales[0] + 127) / 128, (scales[1] + 3) / 4, 32, 4, 4});
   }
 
   Shaped broadcast(const Node& node) {
@@ -539,6 +559,10 @@ class Inference {
     for (std::size_t i = 0; i < bounds.size(); ++i) {
       for (const int mask : shapes.inputs[i].count == 0 ? std::vector<int>() : bounds[i].masks())
         shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
+    }
+    for (const ir::Scatter& scatter : program_.scatters()) {
+      for (const ir::Scatter::Along& along : scatter.along)
+        shapes.inputs[static_cast<std::size_t>(along.index)] = places_of(asked(along.index));
     }
     for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
     return shapes;

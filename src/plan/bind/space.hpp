@@ -41,9 +41,11 @@ struct ShortList {
   void push_back(const T& value) { values.at(count++) = value; }
 };
 
-/// The most dimensions of one operand that are read at indices, and with those that are repeated.
+/// The most dimensions of one operand that are read at indices, and with those whose index is computed.
 inline constexpr std::size_t kMostIndices = 2;
 inline constexpr std::size_t kMostGathers = 3;
+/// The most that say where one result is written.
+inline constexpr std::size_t kMostPlaces = 5;
 
 /// A dimension in which the elements of another operand say where one is read.
 struct GatheredDimension {
@@ -78,7 +80,7 @@ struct StridedOperand {
   std::int64_t places = 1;
   std::int64_t existing = 1;
   bool is_index = false;  ///< it says where others are read, and is no value
-  ShortList<GatheredDimension, kMostGathers>
+  ShortList<GatheredDimension, kMostPlaces>
       gathers;  ///< where the elements of other operands say where it is read, or, a result, written
   ShortList<RolledDimension, kMaxRank> wraps;
 

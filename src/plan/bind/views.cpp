@@ -399,17 +399,27 @@ base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> o
     // Too few: bind() says so.
     if (result.output >= outputs.size()) break;
     const OutputView& output = outputs[result.output];
-    if (result.placed) {
+    if (result.placed && result.placed->destination) {
+      const std::size_t destination = *result.placed->destination;
       check_destination(result.text.substr(0, result.text.find('[')), output, result.placed->operand,
-                        inputs[result.placed->destination]);
+                        inputs[destination]);
     }
-    if (result.taken.empty()) {
+    if (result.taken.empty() && (!result.placed || result.placed->destination)) {
       views.push_back(output);
       continue;
     }
     if (output.shape != result.shape || output.strides.size() != output.shape.size()) {
       fail(invalid_argument, "output '{}' has shape {}; with these operands the chain's result has shape {}",
            result.text.substr(0, result.text.find('[')), to_string(output.shape), to_string(result.shape));
+    }
+    if (result.taken.empty()) {  // in tiles
+      if (is_packed(output.dtype)) {
+        fail(unsupported,
+             "output '{}' of 'scale_tiles' holds two elements in a byte, of the type {}: scales have a byte or more",
+             result.text, to_string(output.dtype));
+      }
+      views.push_back(output);
+      continue;
     }
     OutputView slice = output;
     std::int64_t offset = 0;

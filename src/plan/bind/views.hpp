@@ -139,13 +139,21 @@ struct Lowered {
     Dims shape;                              ///< of all of the output
     std::vector<DimensionMap::Taken> taken;  ///< by dimension; empty: it is all of the output
     std::string text;                        ///< as people write it: "out[..., :64]"
-    /// Of 'index_copy': the output is an operand's memory, and along a dimension an index says where the result lies.
+    /// Of 'index_copy' and 'scale_tiles': what says where in the output the result lies.
     struct Placed {
-      std::size_t destination = 0;  ///< which input of the chain with views
-      std::string operand;          ///< its name
-      int dimension = 0;
-      std::int64_t count = 0;  ///< elements of the result there
-      std::string index;       ///< name of an operand
+      /// A dimension of the output in which an index says where, or a position along a dimension of the result.
+      struct Along {
+        int dimension = 0;
+        std::string index = {};            ///< name of an operand
+        ir::Bounds::Repeat computed = {};  ///< the index, of the position of the mask that `index` then is
+        int position = 0;                  ///< of a computed one: the dimension of the result
+      };
+      std::optional<std::size_t> destination;  ///< which input of the chain with views the output is the memory of
+      std::string operand;                     ///< its name
+      Dims shape;                              ///< of the result
+      std::vector<Along> along;
+      std::vector<int> own;      ///< by dimension of the result that of the output which it is, or ir::kNone
+      std::string_view written;  ///< what the user called: static text
     };
     std::optional<Placed> placed = {};
   };
