@@ -1,13 +1,14 @@
-// Errors are carried from the operands to the results, through intervals of the values that are possible. All values
-// start with their cheapest formula; while some result would show the error, the values whose formulas err most take
-// the next better ones.
+// Errors are carried from the operands to the results, through the intervals that values lie in (intervals.hpp). All
+// values start with their cheapest formula; while some result would show the error, the values whose formulas err most
+// take the next better ones.
 #include "plan/analysis/accuracy.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
-#include <limits>
+
+#include "plan/analysis/intervals.hpp"
+#include "plan/analysis/structure.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -17,7 +18,6 @@ using ir::Op;
 using ir::Program;
 using ir::Value;
 
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 // Reciprocals and powers end there: no result below need be right.
 constexpr double kLeastFloor = 0x1p-117;
 // Of a sum whose terms err by a constant: rounding in f32 costs a longer sum more than that.
@@ -54,16 +54,6 @@ const Formula* next_formula(const Formula* formula, double relative, double floo
   return nullptr;
 }
 
-struct Interval {
-  double low = -kUnbounded;
-  double high = kUnbounded;
-  double size() const { return std::max(std::fabs(low), std::fabs(high)); }
-  // The least magnitude.
-  double least() const { return std::max({low, -high, 0.0}); }
-};
-
-// 0 where there is no error, whatever the factor.
-double times(double error, double factor) { return error == 0 || factor == 0 ? 0 : error * factor; }
 Error scaled(const Error& e, double relative, double absolute) {
   return {times(e.relative, relative), times(e.absolute, absolute), times(e.total, absolute)};
 }
@@ -110,9 +100,7 @@ constexpr std::array kPassing = {
 class ErrorAnalysis {
  public:
   ErrorAnalysis(const Program& program, const KernelClass& kernel)
-      : program_(program), kernel_(kernel), intervals_(program.nodes().size()), errors_(program.nodes().size()) {
-    for (std::size_t i = 0; i < intervals_.size(); ++i) intervals_[i] = interval_of(program.nodes()[i]);
-  }
+      : program_(program), intervals_(program, kernel), errors_(program.nodes().size()) {}
 
   // Errors of all values with these formulas.
   void run(const std::vector<const Formula*>& formulas) {
@@ -127,132 +115,15 @@ class ErrorAnalysis {
       // Not of sums, whose relative error counts from their terms.
       const Op op = program_.nodes()[i].op;
       if (op != Op::add && op != Op::sub && ir::is_elementwise(op))
-        e.total = std::min(e.total, times(e.relative, intervals_[i].size()) + e.absolute);
+        e.total = std::min(e.total, times(e.relative, interval(static_cast<Value>(i)).size()) + e.absolute);
       errors_[i] = e;
     }
   }
 
   const Error& error(Value value) const { return errors_[static_cast<std::size_t>(unshaped(program_, value))]; }
-  const Interval& interval(Value value) const {
-    return intervals_[static_cast<std::size_t>(unshaped(program_, value))];
-  }
+  const Interval& interval(Value value) const { return intervals_.of(value); }
 
  private:
-  // ---- what values are possible
-
-  static Interval interval_of(DType type) {
-    switch (type) {
-      case DType::f16:
-        return {-65504, 65504};
-      case DType::f8e4m3:
-        return {-448, 448};
-      case DType::f8e5m2:
-        return {-57344, 57344};
-      case DType::i8:
-        return {-128, 127};
-      case DType::u8:
-        return {0, 255};
-      case DType::f8e8m0:
-        return {0x1p-127, 0x1p127};
-      case DType::i16:
-        return {-32768, 32767};
-      case DType::u16:
-        return {0, 65535};
-      case DType::u32:
-        return {0, 4294967295.0};
-      case DType::f4e2m1:
-        return {-6, 6};
-      case DType::i4:
-        return {-8, 7};
-      case DType::u4:
-        return {0, 15};
-      case DType::boolean:
-        return {0, 1};
-      default:
-        return {};
-    }
-  }
-
-  Interval interval_of(const Node& node) const {
-    const auto at = [&](int i) { return interval(node.args[static_cast<std::size_t>(i)]); };
-    switch (node.op) {
-      case Op::input:
-        return interval_of(kernel_.inputs[static_cast<std::size_t>(node.ordinal)].dtype);
-      case Op::rand_like:
-        return {0, 1};
-      case Op::iota:
-        return {0, 1 << 24};
-      case Op::constant:
-        return {node.constant, node.constant};
-      case Op::cast:
-        return at(0);
-      case Op::tanh:
-      case Op::erf:
-      case Op::sin:
-      case Op::cos:
-        return {-1, 1};
-      case Op::sigmoid:
-      case Op::hardsigmoid:
-        return {0, 1};
-      case Op::relu6:
-        return {0, 6};
-      case Op::exp:
-      case Op::exp2:
-        return {0, at(0).high <= 0 ? 1 : kUnbounded};
-      case Op::square:
-        return {0, kUnbounded};
-      case Op::rsqrt:
-        return {0, at(0).low > 0 ? 1 / std::sqrt(at(0).low) : kUnbounded};
-      case Op::softplus:  // a negative beta makes it negative; above a negative threshold it is its argument
-        return at(1).low > 0 && at(2).low >= 0 ? Interval{0, kUnbounded} : Interval{};
-      case Op::relu:
-        return {std::max(at(0).low, 0.0), std::max(at(0).high, 0.0)};
-      case Op::abs:
-        return {0, at(0).size()};
-      case Op::neg:
-        return {-at(0).high, -at(0).low};
-      case Op::silu:
-      case Op::mish:
-      case Op::gelu:
-      case Op::gelu_tanh:
-        return {-0.32, std::max(at(0).high, 0.0)};
-      case Op::minimum:
-        return {std::min(at(0).low, at(1).low), std::min(at(0).high, at(1).high)};
-      case Op::maximum:
-        return {std::max(at(0).low, at(1).low), std::max(at(0).high, at(1).high)};
-      case Op::clamp:
-      case Op::hardtanh:
-        return {std::min(std::max(at(0).low, at(1).low), at(2).low),
-                std::min(std::max(at(0).high, at(1).high), at(2).high)};
-      case Op::where:
-        return {std::min(at(1).low, at(2).low), std::max(at(1).high, at(2).high)};
-      case Op::add:
-        return {at(0).low + at(1).low, at(0).high + at(1).high};
-      case Op::sub:
-        return {at(0).low - at(1).high, is_below_maximum(node) ? 0 : at(0).high - at(1).low};
-      case Op::div: {  // of softmax
-        const Node& by = program_.node(unshaped(program_, node.args[1]));
-        return is_softmax_sum(node.args[1]) && same(by.args[0], node.args[0]) ? Interval{0, 1} : Interval{};
-      }
-      case Op::mul: {
-        const double size = times(at(0).size(), at(1).size());
-        return {at(0).low >= 0 && at(1).low >= 0 ? 0 : -size, size};
-      }
-      case Op::mean:
-      case Op::amax:
-      case Op::amin:
-        return at(0);
-      case Op::var:
-        return {0, kUnbounded};
-      case Op::sum:
-        return is_softmax_sum(node) ? Interval{1, kUnbounded} : at(0).low >= 0 ? Interval{0, kUnbounded} : Interval{};
-      default:
-        return ir::is_movement(node.op) ? at(0) : Interval{};
-    }
-  }
-
-  // ---- how errors pass
-
   Error passed(const Node& node) const {
     if (node.op <= Op::count || node.op == Op::iota) return {};
     const auto value = [&](int i) { return node.args[static_cast<std::size_t>(i)]; };
@@ -351,27 +222,8 @@ class ErrorAnalysis {
   // err as much as they are.
   Error logarithm(Value argument, const Error& a) const {
     if (a.is_exact()) return {};
-    if (is_softmax_sum(argument)) return {a.relative, 0, a.relative};
+    if (intervals_.is_softmax_sum(argument)) return {a.relative, 0, a.relative};
     return a.absolute > 0 || vanishes(argument) ? lost(a) : Error{0, a.relative, a.relative};
-  }
-
-  bool same(Value a, Value b) const { return unshaped(program_, a) == unshaped(program_, b); }
-
-  // x - amax(x), or x - 0 where that is infinite
-  bool is_below_maximum(const Node& below) const {
-    const Node* top = &program_.node(unshaped(program_, below.args[1]));
-    if (top->op == Op::where) top = &program_.node(unshaped(program_, top->args[2]));
-    return top->op == Op::amax && same(top->args[0], below.args[0]);
-  }
-
-  // sum(exp(x - amax(x)))
-  bool is_softmax_sum(Value value) const { return is_softmax_sum(program_.node(unshaped(program_, value))); }
-  bool is_softmax_sum(const Node& total) const {
-    if (total.op != Op::sum) return false;
-    const Node& exp = program_.node(unshaped(program_, total.args[0]));
-    if (exp.op != Op::exp) return false;
-    const Node& below = program_.node(unshaped(program_, exp.args[0]));
-    return below.op == Op::sub && is_below_maximum(below);
   }
 
   Error cast(DType type, const Error& a) const {
@@ -398,8 +250,7 @@ class ErrorAnalysis {
   }
 
   const Program& program_;
-  const KernelClass& kernel_;
-  std::vector<Interval> intervals_;
+  Intervals intervals_;
   std::vector<Error> errors_;
 };
 
