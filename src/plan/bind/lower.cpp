@@ -21,6 +21,7 @@
 #include "plan/bind/repeats.hpp"
 #include "plan/bind/results.hpp"
 #include "plan/bind/rolled.hpp"
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/slices.hpp"
 #include "plan/bind/views.hpp"

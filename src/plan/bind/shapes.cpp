@@ -1,8 +1,8 @@
-// One pass over the program gives shapes and identifies dimensions, for which axes.hpp keeps the axes.
+// One pass over the program gives shapes, by shape_rules.hpp, and identifies dimensions, for which axes.hpp keeps the
+// axes.
 #include "plan/bind/shapes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include <spdlog/fmt/ranges.h>
@@ -10,8 +10,10 @@
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
 #include "plan/bind/axes.hpp"
+#include "plan/bind/axis_numbers.hpp"
 #include "plan/bind/indices.hpp"
 #include "plan/bind/products.hpp"
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/space.hpp"
 #include "plan/bind/views.hpp"
 
@@ -23,58 +25,6 @@ using ir::Node;
 using ir::Op;
 using ir::Program;
 using enum ErrorCode;
-
-struct Shaped {
-  Dims shape;
-  std::array<int, kMaxRank> axes{};  // by dimension
-
-  void push_back(std::int64_t extent, int axis) {
-    axes[static_cast<std::size_t>(shape.size())] = extent == 1 ? kNoAxis : axis;
-    shape.push_back(extent);
-  }
-  int axis(int dimension) const { return axes[static_cast<std::size_t>(dimension)]; }
-};
-
-int resolve_axis(const Node& node, int axis, int rank) {
-  if (axis < -rank || axis >= rank) {
-    fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
-         ir::written_name(node), rank, rank == 1 ? "" : "s");
-  }
-  return axis < 0 ? axis + rank : axis;
-}
-
-}  // namespace
-
-std::uint32_t reduced_dimensions(const Node& node, int rank) {
-  const ir::Axes& axes = node.shaping.axes;
-  if (axes.count == 0) return (1U << rank) - 1;
-  std::uint32_t mask = 0;
-  for (int i = 0; i < axes.count; ++i) {
-    const std::int8_t axis = axes.at[static_cast<std::size_t>(i)];
-    // (0, 2, ...): all behind dimension 1, be there some or none.
-    if (axes.rest && i > 0 && i + 1 == axes.count && axis == rank) continue;
-    const int dimension = resolve_axis(node, axis, rank);
-    if ((mask >> dimension & 1U) != 0)
-      fail(invalid_argument, "'{}' names dimension {} of its {} twice", ir::written_name(node), dimension, rank);
-    mask |= 1U << dimension;
-    if (axes.rest && i + 1 == axes.count) mask |= ((1U << rank) - 1) & ~((1U << dimension) - 1);
-  }
-  return mask;
-}
-
-std::string text_of(const Program& program, ir::Value value) {
-  const Node& node = program.node(value);
-  if (node.op == Op::input) return program.operand_text(static_cast<std::size_t>(node.ordinal));
-  if (node.op == Op::scalar) return program.scalars()[static_cast<std::size_t>(node.ordinal)];
-  if (node.op == Op::constant) return ir::print_number(node.constant, ir::category_of(node.dtype));
-  if (node.op != Op::view) return fmt::format("{}(…)", ir::written_name(node));
-  // Of a view of a view of … only the last few are told.
-  const Node& arg = program.node(node.args[0]);
-  const bool is_deep = arg.op == Op::view && program.node(arg.args[0]).op == Op::view;
-  return ir::print_view(program.view(node), is_deep ? "…" : text_of(program, node.args[0]));
-}
-
-namespace {
 
 class Inference {
  public:
@@ -106,18 +56,6 @@ class Inference {
     }
   }
 
-  // Operands within the bound may broadcast to what is not.
-  static void check_elements(const Node& node, const Dims& shape) {
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : shape) {
-      if (extent > 0 && elements > kMaxElements / extent) {
-        fail(invalid_argument,
-             "the value of '{}' has more than 2^40 elements, the most that one launch takes: shape {}",
-             ir::written_name(node), to_string(shape));
-      }
-      elements *= std::max<std::int64_t>(extent, 1);
-    }
-  }
   const Shaped& value(ir::Value v) const { return values_[static_cast<std::size_t>(v)]; }
 
   Shaped shape_of(const Node& node) {
@@ -207,15 +145,8 @@ class Inference {
     return fresh(shape(0));
   }
 
-  // Where each scale lies in the tiles is said there, too.
-  Shaped tiled(const Node& node) {
-    const Dims& scales = value(node.args[0]).shape;
-    if (scales.size() != 2) {
-      fail(invalid_argument, "'scale_tiles' takes scales of two dimensions, [rows, blocks]; its argument has shape {}",
-           to_string(scales));
-    }
-    return fresh({(scales[0] + 127) / 128, (scales[1] + 3) / 4, 32, 4, 4});
-  }
+  // The same of scales in tiles.
+  Shaped tiled(const Node& node) { return fresh(tiled_shape(value(node.args[0]).shape)); }
 
   Shaped broadcast(const Node& node) {
     int rank = 0;
@@ -283,32 +214,12 @@ class Inference {
 
   // What stands side by side along the dimension is a dimension of its own: lower() takes 'cat' apart.
   Shaped joined(const Node& node) {
-    const Shaped& first = value(node.args[0]);
-    const Shaped& second = value(node.args[1]);
-    const int rank = first.shape.size();
-    const int dimension = rank == 0 ? -1 : resolve_axis(node, node.shaping.axes.at[0], rank);
-    bool fits = rank > 0 && second.shape.size() == rank;
-    for (int d = 0; fits && d < rank; ++d) fits = d == dimension || first.shape[d] == second.shape[d];
-    if (!fits) {
-      fail(invalid_argument,
-           "the arguments of '{}' have shapes {} and {}: they must have as many dimensions, one or more, and be equal "
-           "in all but dimension {}",
-           ir::written_name(node), to_string(first.shape), to_string(second.shape), node.shaping.axes.at[0]);
-    }
-    Shaped result;
-    for (int d = 0; d < rank; ++d) {
-      const std::int64_t extent = first.shape[d] + (d == dimension ? second.shape[d] : 0);
-      result.push_back(extent, table_.fresh(extent));
-    }
-    return result;
+    return fresh(joined_shape(node, value(node.args[0]).shape, value(node.args[1]).shape));
   }
 
   // Nothing iterates over the dimensions of a product and of its factors at once: its own are new ones.
   Shaped multiplied(const Node& node) {
-    Shaped result;
-    for (const std::int64_t extent : shape_of_product(node, value(node.args[0]).shape, value(node.args[1]).shape))
-      result.push_back(extent, table_.fresh(extent));
-    return result;
+    return fresh(shape_of_product(node, value(node.args[0]).shape, value(node.args[1]).shape));
   }
 
   Shaped reduced(const Node& node) {
@@ -336,25 +247,14 @@ class Inference {
   Shaped unflattened(const Node& node) {
     const Shaped& arg = value(node.args[0]);
     const int dimension = resolve_axis(node, node.shaping.axes.at[0], arg.shape.size());
-    const std::int64_t extent = arg.shape[dimension];
-    auto [outer, inner] = node.shaping.sizes;
-    if (outer == -1) outer = extent / inner;
-    if (inner == -1) inner = extent / outer;
-    std::int64_t product = 0;
-    if (__builtin_mul_overflow(outer, inner, &product) || product != extent) {
-      fail(invalid_argument, "'{}' cannot split dimension {} of shape {} into ({}, {}): {} is not divisible so",
-           ir::written_name(node), dimension, to_string(arg.shape), node.shaping.sizes[0], node.shaping.sizes[1],
-           extent);
-    }
-    if (arg.shape.size() == kMaxRank)
-      fail(unsupported, "'{}' would give a value of {} dimensions; at most {} are supported", ir::written_name(node),
-           kMaxRank + 1, kMaxRank);
+    const auto [outer, inner] = split_extents(node, arg.shape, dimension);
     int outer_axis = arg.axis(dimension);
     int inner_axis = arg.axis(dimension);
     if (outer != 1 && inner != 1) {
       outer_axis = table_.fresh(outer);
       inner_axis = table_.fresh(inner);
-      if (!table_.identify(table_.joined(outer_axis, inner_axis), arg.axis(dimension))) refuse_split(node, extent);
+      if (!table_.identify(table_.joined(outer_axis, inner_axis), arg.axis(dimension)))
+        refuse_split(node, arg.shape[dimension]);
     }
     Shaped result;
     for (int d = 0; d < arg.shape.size(); ++d) {
@@ -475,7 +375,7 @@ class Inference {
     const ViewStep step = resolve(program_.view(node), arg.shape, text_of(program_, node.args[0]));
     Shaped result;
     if (const auto* shape = std::get_if<Dims>(&step)) {
-      for (const std::int64_t extent : *shape) result.push_back(extent, table_.fresh(extent));
+      result = fresh(*shape);
       if (!only_shapes_ && !same_axis(whole(arg), whole(result))) refuse_split(node, count_of(arg.shape));
       return result;
     }
@@ -487,12 +387,6 @@ class Inference {
       result.push_back(given.extent, is_whole ? arg.axis(given.from) : table_.fresh(given.extent));
     }
     return result;
-  }
-
-  static std::int64_t count_of(const Dims& shape) {
-    std::int64_t count = 1;
-    for (const std::int64_t extent : shape) count *= extent;
-    return count;
   }
 
   // All dimensions as one.
@@ -536,87 +430,35 @@ class Inference {
 
   Shapes collect() {
     Shapes shapes;
+    AxisNumbers numbers(program_, table_);
     shapes.counts = counts_;
     const auto computed = computed_values(program_);
     for (std::size_t i = 0; i < values_.size(); ++i) {
       shapes.values.push_back(values_[i].shape);
-      shapes.spans.push_back(computed[i] ? span_of(i) : 0);  // of a mere shape nothing is iterated over
+      shapes.spans.push_back(computed[i] ? numbers.span_of(static_cast<ir::Value>(i), values_[i])
+                                         : 0);  // of a mere shape nothing is iterated over
     }
-    for (const int subaxis : numbered_) {
-      if (shapes.axes.size() == kMaxRank)
-        fail(unsupported, "the chain's values have more than {} different dimensions: split the chain", kMaxRank);
-      shapes.axes.push_back(table_.extent(subaxis));
-    }
+    shapes.axes = numbers.extents();
     shapes.inputs.resize(program_.operand_count());
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Node& node = program_.nodes()[i];
       if (ir::is_operand(node.op) && computed[i])
-        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = places_of(values_[i]);
+        shapes.inputs[static_cast<std::size_t>(node.ordinal)] = numbers.places_of(values_[i]);
     }
     const std::vector<ir::Bounds>& bounds = program_.bounds();
     for (std::size_t i = 0; i < asked_.size(); ++i)
-      if (bounds[i].kind == ir::Bounds::Kind::index && asked_[i]) shapes.inputs[i] = places_of(*asked_[i]);
+      if (bounds[i].kind == ir::Bounds::Kind::index && asked_[i]) shapes.inputs[i] = numbers.places_of(*asked_[i]);
     for (std::size_t i = 0; i < bounds.size(); ++i) {
       for (const int mask : shapes.inputs[i].count == 0 ? std::vector<int>() : bounds[i].masks())
-        shapes.inputs[static_cast<std::size_t>(mask)] = places_of(asked(mask));
+        shapes.inputs[static_cast<std::size_t>(mask)] = numbers.places_of(asked(mask));
     }
     for (const ir::Scatter& scatter : program_.scatters()) {
       for (const ir::Scatter::Along& along : scatter.along)
-        shapes.inputs[static_cast<std::size_t>(along.index)] = places_of(asked(along.index));
+        shapes.inputs[static_cast<std::size_t>(along.index)] = numbers.places_of(asked(along.index));
     }
-    for (const ir::Result& result : program_.results()) shapes.results.push_back(places_of(value(result.value)));
+    for (const ir::Result& result : program_.results())
+      shapes.results.push_back(numbers.places_of(value(result.value)));
     return shapes;
-  }
-
-  int number(int subaxis) {
-    const int* const it = std::ranges::find(numbered_, subaxis);
-    if (it != numbered_.end()) return static_cast<int>(it - numbered_.begin());
-    numbered_.push_back(subaxis);
-    return static_cast<int>(numbered_.size()) - 1;
-  }
-
-  std::uint32_t span_of(std::size_t i) {
-    std::uint32_t span = 0;
-    for (int d = 0; d < values_[i].shape.size(); ++d) {
-      if (values_[i].axis(d) == kNoAxis) continue;
-      for (const int subaxis : table_.subaxes(values_[i].axis(d))) {
-        const int axis = number(subaxis);
-        if (axis >= 32) fail(unsupported, "the chain's values have more than {} different dimensions", kMaxRank);
-        if ((span >> axis & 1U) != 0) refuse_diagonal(program_.nodes()[i], values_[i].shape);
-        span |= 1U << axis;
-      }
-    }
-    return span;
-  }
-
-  [[noreturn]] void refuse_diagonal(const Node& node, const Dims& shape) const {
-    const std::string who =
-        node.op == Op::input
-            ? fmt::format("operand '{}'", program_.operand_text(static_cast<std::size_t>(node.ordinal)))
-        : node.op == Op::scalar || node.op == Op::constant ? std::string("a number")
-                                                           : fmt::format("the result of '{}'", ir::written_name(node));
-    fail(unsupported,
-         "{} (shape {}) would be needed along two of its dimensions at once, which cannot be one kernel: a reduction "
-         "without "
-         "keepdim=true is used along another dimension than it has, or one operand along two. Give keepdim=true, pass "
-         "the "
-         "operand twice under two names, or make it two chains",
-         who, to_string(shape));
-  }
-
-  AxisPlaces places_of(const Shaped& shaped) {
-    AxisPlaces places;
-    for (int d = 0; d < shaped.shape.size(); ++d) {
-      if (shaped.axis(d) == kNoAxis) continue;
-      Subaxes subaxes = table_.subaxes(shaped.axis(d));
-      std::ranges::reverse(subaxes);
-      std::int64_t factor = 1;
-      for (const int subaxis : subaxes) {
-        places.places.at(places.count++) = {number(subaxis), d, factor};
-        factor *= table_.extent(subaxis);
-      }
-    }
-    return places;
   }
 
   const Program& program_;
@@ -626,10 +468,21 @@ class Inference {
   base::InlineVector<Shaped, 32> values_;
   std::vector<std::optional<Shaped>> asked_;  // by operand: those that say where others are read, and where they exist
   base::InlineVector<std::int64_t, 32> counts_;
-  base::InlineVector<int, 32> numbered_;  // subaxes in the order of axes
 };
 
 }  // namespace
+
+std::string text_of(const Program& program, ir::Value value) {
+  const Node& node = program.node(value);
+  if (node.op == Op::input) return program.operand_text(static_cast<std::size_t>(node.ordinal));
+  if (node.op == Op::scalar) return program.scalars()[static_cast<std::size_t>(node.ordinal)];
+  if (node.op == Op::constant) return ir::print_number(node.constant, ir::category_of(node.dtype));
+  if (node.op != Op::view) return fmt::format("{}(…)", ir::written_name(node));
+  // Of a view of a view of … only the last few are told.
+  const Node& arg = program.node(node.args[0]);
+  const bool is_deep = arg.op == Op::view && program.node(arg.args[0]).op == Op::view;
+  return ir::print_view(program.view(node), is_deep ? "…" : text_of(program, node.args[0]));
+}
 
 Shapes infer_shapes(const Program& program, std::span<const TensorView> inputs) {
   return Inference(program, inputs).run();

@@ -52,9 +52,6 @@ Shapes infer_shapes(const ir::Program& program, std::span<const TensorView> inpu
 /// not fit.
 std::vector<Dims> value_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
-/// Bits of the dimensions that a reduction of a value of `rank` dimensions takes away.
-std::uint32_t reduced_dimensions(const ir::Node& node, int rank);
-
 /// A value for errors: "x", "x[0]" or "exp(…)".
 std::string text_of(const ir::Program& program, ir::Value value);
 

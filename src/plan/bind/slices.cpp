@@ -6,7 +6,7 @@
 
 #include "plan/bind/bounds.hpp"
 #include "plan/bind/rolled.hpp"
-#include "plan/bind/shapes.hpp"
+#include "plan/bind/shape_rules.hpp"
 
 namespace epifuse::plan {
 namespace {
