@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,8 +13,6 @@
 #include "plan/plan.hpp"
 
 namespace epifuse::codegen {
-
-class Prelude;
 
 /// What a field holds; who fills it in knows its size from here.
 enum class FieldKind : std::uint8_t {
@@ -53,60 +50,15 @@ struct Field {
 /// Names of operands in the source. User names get a prefix: whatever they are, they meet no keyword, macro or name of
 /// the prelude.
 std::string input_name(const ir::Program& program, std::size_t i);
-/// Writes the offset of an operand's element, by the operand's name.
-using OffsetText = std::function<std::string(std::string_view name)>;
-/// Where the vector of a packed operand begins, counted in elements. `offset` is of the vector's first one.
-std::string packed_offset(const plan::OperandPlan& operand, std::string_view name, std::string_view position,
-                          const OffsetText& offset);
-/// An element of input i as emitted text: a position is the offset itself, and what is bounded is 0 where masks say so.
-std::string element_of(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
-                       const OffsetText& offset);
-/// Of an input that is read at indices: where the row begins in which the element lies.
-std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
-/// The lines that write output i, which do nothing where an index says where and is out of range, and write what pads
-/// tiles of scales. `write` gives the
-/// statement, of the text of where the output's elements begin. `exists`: a condition under which there is an index to
-/// read, empty for always.
-std::string written_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
-                       const OffsetText& offset, std::string_view exists, std::string_view indent,
-                       const std::function<std::string(const std::string& base)>& write);
-/// What written_at() calls.
-void require_places(const ir::Program& program, Prelude& prelude);
-/// Of an input that is bounded: how much exists of a vector. `offset` is of its first element.
-std::string covered_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
-                       const OffsetText& offset);
-/// Whether scalars or counts are among the kernel's parameters.
-bool takes_numbers(const ir::Program& program);
-/// Whether the kernel reads or writes elements of 8 bits.
-bool has_bytes(const plan::KernelClass& kernel);
-/// Whether an operand is rolled.
-bool rolls(const ir::Program& program);
-/// Of an input that is bounded: which elements of a vector exist, and where they lie. Of a mask: which are inside.
-/// `offset` is of the vector's first element.
-std::string run_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
-                   const OffsetText& offset);
-/// Whether an element exists; empty for one that always does. With " & " between conditions there is no branch. Only
-/// masks are asked for which `counts` is true, if it is given.
-std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset, std::string_view joint = " && ",
-                   const std::function<bool(int mask)>& counts = {});
-/// The offset of an element that lies in memory.
-std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset);
-/// Of an input that is bounded: its origin for an element of that `offset`, counting what is added where rolled
-/// dimensions begin again.
-std::string origin_at(const ir::Program& program, std::size_t i, const OffsetText& offset);
-/// What an input has where an index is out of range: NaN, or 0 if it is no float.
-std::string out_of_range(const plan::OperandPlan& operand);
-/// The parameter that has the strides of the operand of that name: "p.strides_x", its own, or that of another one which
-/// has the same.
-std::string strides_of(const ir::Program& program, const plan::KernelClass& kernel, std::string_view name);
-/// Offsets at the coordinates, or quotients, that `at` stands for: "offset_of(at, p.strides_x)", or only the terms that
-/// the plan knows of. Program and class outlive it.
-OffsetText offset_at(const ir::Program& program, const plan::KernelClass& kernel, std::string_view at);
 std::string output_name(const ir::Program& program, std::size_t i);
 std::string scalar_name(const ir::Program& program, std::size_t i);
 std::string count_name(ir::Value value);
 /// The values that are numbers of elements: parameters that the plan fills in.
 std::vector<ir::Value> counts_of(const ir::Program& program);
+/// Whether scalars or counts are among the kernel's parameters.
+bool takes_numbers(const ir::Program& program);
+/// Whether the kernel reads or writes elements of 8 bits.
+bool has_bytes(const plan::KernelClass& kernel);
 
 /// Whether offsets are made of quotients (plan::Flat::by_quotients).
 bool goes_by_quotients(const plan::KernelClass& kernel);

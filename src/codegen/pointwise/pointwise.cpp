@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "codegen/pointwise/runs.hpp"
 #include "codegen/pointwise/tiles.hpp"

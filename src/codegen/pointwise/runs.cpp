@@ -7,6 +7,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "codegen/chain.hpp"
+#include "codegen/params.hpp"
 
 namespace epifuse::codegen {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "codegen/params.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/prelude.hpp"
 
 namespace epifuse::codegen {

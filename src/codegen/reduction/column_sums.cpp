@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "ir/marks.hpp"
 

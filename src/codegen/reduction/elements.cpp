@@ -5,6 +5,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "codegen/contraction.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "codegen/reduction/lane_segments.hpp"
 #include "codegen/reduction/passes.hpp"

@@ -3,6 +3,7 @@
 #include "codegen/reduction/lane_segments.hpp"
 
 #include "base/text.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "codegen/reduction/accumulators.hpp"
 

@@ -7,6 +7,7 @@
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 
 namespace epifuse::codegen {

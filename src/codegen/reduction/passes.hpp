@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/chain.hpp"
-#include "codegen/params.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/reduction/loops.hpp"
 #include "plan/plan.hpp"
 

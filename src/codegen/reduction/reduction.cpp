@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "codegen/emit.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "codegen/reduction/column_sums.hpp"
 #include "codegen/reduction/passes.hpp"

@@ -7,6 +7,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
+#include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "codegen/reduction/accumulators.hpp"
 #include "codegen/source.hpp"
