@@ -7,11 +7,11 @@
 
 #include <spdlog/fmt/ranges.h>
 
-#include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/emit.hpp"
 #include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
+#include "codegen/pointwise/accesses.hpp"
 #include "codegen/pointwise/runs.hpp"
 #include "codegen/pointwise/tiles.hpp"
 #include "codegen/prelude.hpp"
@@ -30,7 +30,11 @@ using plan::OperandPlan;
 class PointwiseEmitter {
  public:
   PointwiseEmitter(const Program& program, const KernelClass& kernel, const std::vector<Kind>& input_kinds)
-      : program_(program), kernel_(kernel), input_kinds_(input_kinds), chain_(program, kernel, input_kinds, prelude_) {}
+      : program_(program),
+        kernel_(kernel),
+        input_kinds_(input_kinds),
+        chain_(program, kernel, input_kinds, prelude_),
+        accesses_(program, kernel) {}
 
   std::string emit() {
     require_sections();
@@ -42,33 +46,33 @@ class PointwiseEmitter {
     if (kernel_.coordinates > 0) prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
     if (transpose_map() != nullptr)
       prelude_.require("position_transposed");
-    else if (by_row())
+    else if (goes_by_row(kernel_))
       prelude_.require("coordinates_by_row");
     else if (kernel_.coordinates > 0)
       prelude_.require(by_quotients() ? "quotients" : "offset_flat");
-    if (!by_row()) prelude_.require("position_flat");
+    if (!goes_by_row(kernel_)) prelude_.require("position_flat");
     out += prelude_.take();
-    require_access();
+    accesses_.require_sections(prelude_);
     out += prelude_.take();
     out += write_params(program_, kernel_);
     out += chain;
     out += write_uniforms(program_, kernel_, input_kinds_);
     if (transpose_map() != nullptr) return out + transpose();
-    if (by_row()) out += alignment();
+    if (goes_by_row(kernel_)) out += accesses_.alignment();
     const bool several = kernel_.steps > 1;
     const bool one_way =
-        several && divisible_rows();  // a thread's vectors are stored if they exist, else all are alike
+        several && has_divisible_rows(kernel_);  // a thread's vectors are stored if they exist, else all are alike
     out += several ? epilogue() : "";
     if (has_rest()) out += element();
-    if (by_row())
+    if (goes_by_row(kernel_))
       prelude_.require(tiled_map() != nullptr ? "locate_tiled_2d" : "locate_by_tile");
     else if (several)
       prelude_.require("by_vectors");
     if (several && !one_way) prelude_.require("run_vector");
     out += prelude_.take();
     if (!several) out += one_vector();
-    if (!by_row() && !one_way) prelude_.require("run_flat");
-    if (by_row())
+    if (!goes_by_row(kernel_) && !one_way) prelude_.require("run_flat");
+    if (goes_by_row(kernel_))
       prelude_.require(several ? "run_steps" : "run_step");
     else if (one_way)
       prelude_.require("run_divisible_steps");
@@ -84,36 +88,11 @@ class PointwiseEmitter {
   }
   // Of one result, which the chain returns.
   bool returns_result() const { return kernel_.outputs.size() == 1; }
-  // Vectors belong to one row of the innermost dimension, whose last one may be cut short.
-  bool by_row() const { return kernel_.map<plan::Flat>() == nullptr; }
   bool by_quotients() const { return goes_by_quotients(kernel_); }
-  bool divisible_rows() const { return !by_row() && kernel_.map<plan::Flat>()->divisible_rows; }
   const plan::Tiled2D* tiled_map() const { return kernel_.map<plan::Tiled2D>(); }
   const plan::Transpose* transpose_map() const { return kernel_.map<plan::Transpose>(); }
-  // The results, whose tile a block transposes.
-  bool is_transposed_input(const OperandPlan& operand) const {
-    return transpose_map() != nullptr && operand.access == Access::contiguous;
-  }
-  // Vectors that exist and are not full.
-  bool has_broken() const {
-    return kernel_.coordinates > 0 && kernel_.elements > 1 && !divisible_rows() && transpose_map() == nullptr;
-  }
   // Vectors of the flat schedule are in bounds: what is left of the tensor is less than one.
-  bool has_rest() const { return !by_row() && kernel_.elements > 1 && !divisible_rows(); }
-
-  bool has_wrapping() const { return has_broken() && !by_row(); }
-  // Every vector of the flat schedule is read in one way, whether it crosses into the next row or not: where no operand
-  // gains by two.
-  bool has_one_way() const {
-    const auto has_one = [&](const OperandPlan& operand) {
-      return !plan::is_value(operand.access) || operand.access == Access::linear || operand.access == Access::uniform ||
-             operand.access == Access::random_linear || is_read_by_runs(operand);
-    };
-    return has_wrapping() && std::ranges::all_of(kernel_.inputs, has_one);
-  }
-
-  std::string strides(std::string_view name) const { return strides_of(program_, kernel_, name); }
-  OffsetText offset_at(std::string_view at) const { return codegen::offset_at(program_, kernel_, at); }
+  bool has_rest() const { return !goes_by_row(kernel_) && kernel_.elements > 1 && !has_divisible_rows(kernel_); }
 
   // ---- header and settings
 
@@ -128,11 +107,12 @@ class PointwiseEmitter {
     out += fmt::format("constexpr bool kHasBytes = {};  // operands of 8 bits, whose vectors move as words\n",
                        has_bytes(kernel_));
     out += fmt::format("constexpr bool kHasCoordinates = {};\n", kernel_.coordinates > 0);
-    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n", has_broken());
-    out += fmt::format("constexpr bool kByRow = {};  // no vector crosses into the next row\n", by_row());
+    out += fmt::format("constexpr bool kBroken = {};  // vectors that exist need not be full\n",
+                       has_broken_vectors(kernel_));
+    out += fmt::format("constexpr bool kByRow = {};  // no vector crosses into the next row\n", goes_by_row(kernel_));
     out += fmt::format("constexpr bool kByQuotients = {};\n", by_quotients());
-    out +=
-        fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n", has_one_way());
+    out += fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n",
+                       accesses_.has_one_way());
     out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls(program_));
     if (transpose_map() != nullptr) return out + tile_constants(kernel_, *transpose_map()) + "\n";
     out += fmt::format("constexpr bool kHasRest = {};  // elements behind the last full vector\n", has_rest());
@@ -158,58 +138,7 @@ class PointwiseEmitter {
     return std::ranges::any_of(program_.results(), is_truth);
   }
 
-  void require_access() {
-    if (has_broken()) prelude_.require(by_row() ? "gather_by_row" : "gather_flat");
-    const auto require = [&](const OperandPlan& operand, const char* way) {
-      if (!plan::is_value(operand.access) || operand.access == Access::uniform) return;
-      if (operand.access == Access::gathered) require_gathered(operand);
-      if (operand.run) {
-        if (operand.access == Access::run) require_run(program_, kernel_, index_of(operand), prelude_);
-        return;
-      }
-      if (is_read_by_runs(operand) || is_read_each(operand)) prelude_.require("bounded");
-      if (is_read_each(operand)) return prelude_.require(load_each());
-      if (operand.access == Access::random_strided && has_wrapping()) return prelude_.require("load_random_wrapping");
-      if (is_packed(operand.dtype)) return prelude_.require("packed");
-      if (operand.access == Access::linear || is_always_wide(way, operand)) return prelude_.require("wide");
-      if (operand.access == Access::row && !by_row()) return;  // the statement that loads it is generated
-      prelude_.require(
-          fmt::format("{}_{}", way, is_transposed_input(operand) ? "transposed" : plan::to_string(operand.access)));
-    };
-    for (const OperandPlan& operand : kernel_.inputs) require(operand, "load");
-    for (const OperandPlan& operand : kernel_.outputs) require(operand, "store");
-    codegen::require_places(program_, prelude_);
-  }
-
-  const char* load_each() const { return by_row() && transpose_map() == nullptr ? "load_each_by_row" : "load_each"; }
-
-  void require_gathered(const OperandPlan& operand) {
-    prelude_.require("bits");
-    prelude_.require("gathered");
-    if (!is_read_each(operand) && has_broken()) prelude_.require(load_each());
-  }
-
   // ---- operands
-
-  // Rows may begin at any address: in the by_row schedule, alignment is tested for each vector of what moves several
-  // elements at a time.
-  std::string alignment() const {
-    std::vector<std::string> conditions;
-    const auto add = [&](const OperandPlan& operand, const std::string& name) {
-      if (operand.access != Access::contiguous || operand.width == 1) return;
-      conditions.push_back(
-          fmt::format("is_aligned<{}>(p.{} + {})", operand.width, name, offset_at("position.at")(name)));
-    };
-    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) add(kernel_.inputs[i], input_name(program_, i));
-    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) add(kernel_.outputs[i], output_name(program_, i));
-    const bool any = !conditions.empty();
-    return fmt::format(
-        "// Whether every wide access of the vector is aligned.\n__device__ __forceinline__ bool is_aligned(const "
-        "Params&{}, const Position&{}) {{\n"
-        "  return {};\n}}\n\n",
-        any ? " p" : "", any ? " position" : "",
-        any ? fmt::format("{}", fmt::join(conditions, " &&\n         ")) : "true");
-  }
 
   // Variables for elements of inputs, and statements that load them.
   struct Held {
@@ -230,14 +159,14 @@ class PointwiseEmitter {
       const OperandPlan& operand = kernel_.inputs[i];
       if (!plan::is_value(operand.access) || operand.access == Access::uniform || !which(operand.access)) continue;
       const std::string name = input_name(program_, i);
-      const char* of_a_row = has_broken() ? "kFullVector ? 1 : kElements" : "1";
+      const char* of_a_row = has_broken_vectors(kernel_) ? "kFullVector ? 1 : kElements" : "1";
       if (operand.access == Access::of_run) continue;  // its reader holds it
       held.members += operand.access == Access::run
                           ? held_run(program_, kernel_, i)
                           : fmt::format("  {}{} {}[{}];\n", packing(operand), storage_type(operand.dtype), name,
                                         operand.access == Access::row ? of_a_row : "kElements");
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
-      (operand.access == Access::linear ? held.loads : gathers) += load_of(i, name, indent);
+      (operand.access == Access::linear ? held.loads : gathers) += accesses_.load(i, indent);
     }
     held.loads += gathers;
     return held;
@@ -250,15 +179,13 @@ class PointwiseEmitter {
       const std::string name = output_name(program_, i);
       held.members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
                                   storage_type(kernel_.outputs[i].dtype), name);
-      held.loads +=
-          written_at(program_, kernel_, i, offset_at("position.at"), "", indent,
-                     [&](const std::string& base) { return access("store", kernel_.outputs[i], name, "", base); });
+      held.loads += accesses_.store(i, indent);
     }
     return held;
   }
 
   // What takes a vector has two ways, where it need not be full.
-  const char* ways() const { return has_broken() ? "template <bool kFullVector>\n" : ""; }
+  const char* ways() const { return has_broken_vectors(kernel_) ? "template <bool kFullVector>\n" : ""; }
 
   // The vectors of several steps, which are loaded before the first is computed.
   std::string epilogue() const {
@@ -361,117 +288,9 @@ class PointwiseEmitter {
                                                        : fmt::format("from_real<{}>({})", storage_type(type), value);
   }
 
-  // A vector by what exists of it: masks, and what lies side by side.
-  bool is_read_by_runs(const OperandPlan& operand) const {
-    return kernel_.elements > 1 &&
-           (operand.access == Access::inside || (operand.access == Access::bounded && operand.width > 1));
-  }
-  bool is_read_each(const OperandPlan& operand) const {
-    return !is_read_by_runs(operand) &&
-           (operand.access == Access::inside ||
-            (operand.width == 1 && (operand.access == Access::bounded || operand.access == Access::gathered)));
-  }
-
   // Elements that move several at a time.
   static const char* packing(const OperandPlan& operand) {
     return (size_of(operand.dtype) == 1 || operand.width > 1) && operand.access != Access::row ? "alignas(16) " : "";
-  }
-
-  // Whether all of its vectors move without a test.
-  bool is_always_wide(std::string_view way, const OperandPlan& operand) const {
-    return operand.moves != 0 && operand.access == Access::contiguous && (operand.aligned || way == "store");
-  }
-
-  // The statement that loads or stores an operand's vector.
-  std::string access(std::string_view way, const OperandPlan& operand, const std::string& name, std::string_view indent,
-                     const std::string& base = "") const {
-    const bool hoisted = operand.access == Access::hoisted;
-    const std::string full = has_broken() ? "kFullVector" : "true";
-    if (plan::is_random(operand.access)) return std::string(indent) + draw(operand, name);
-    if (operand.access == Access::position)
-      return fmt::format("{}load_position<{}>({}, {}, position, p.space);\n", indent, full, name, strides(name));
-    if (is_transposed_input(operand))
-      return fmt::format("{0}load_transposed<{1}>({2}, p.{2}, {3}, position);\n", indent, operand.width, name,
-                         strides(name));
-    if (is_packed(operand.dtype))
-      return fmt::format("{0}{1}_packed({2}, p.{2} + {3} / 2);\n", indent, way, name,
-                         packed_offset(operand, name, "position", offset_at("position.at")));
-    if (operand.access == Access::linear || is_always_wide(way, operand)) {
-      const char* const pattern = has_bytes(kernel_) ? "{0}{1}_wide<{2}>({3}, {4} + {5});\n"
-                                  : way == "load"    ? "{0}copy_wide<{2}>({3}, {4} + {5});\n"
-                                                     : "{0}copy_wide<{2}>({4} + {5}, {3});\n";
-      return fmt::format(fmt::runtime(pattern), indent, way, operand.width, name, base.empty() ? "p." + name : base,
-                         operand.access == Access::linear ? "position.linear" : offset_at("position.at")(name));
-    }
-    if (operand.access == Access::row && !by_row()) {
-      // One value for all of a full vector: what the chain makes of it alone is computed once.
-      const std::string one = fmt::format("{0}[0] = p.{0}[{1}];\n", name, offset_at("position.at")(name));
-      if (!has_broken()) return std::string(indent) + one;
-      return fmt::format(
-          "{0}if constexpr (kFullVector) {{\n{0}  {1}{0}}} else {{\n"
-          "{0}  each_element(position, {3}, p.space, [&](int e, Index offset) {{ {2}[e] = p.{2}[offset]; "
-          "}});\n{0}}}\n",
-          indent, one, name, strides(name));
-    }
-    std::string parameters;
-    if (plan::is_streamed(operand.access) || hoisted) parameters = fmt::format("{}", operand.width);
-    if (operand.access == Access::contiguous) parameters += ", ";
-    if (!hoisted) parameters += full;
-    if (way == "load" && operand.access == Access::contiguous)
-      parameters += by_row() || operand.aligned ? ", true" : ", false";
-    std::string out = fmt::format("{}{}_{}<{}>({}, {}", indent, way, plan::to_string(operand.access), parameters, name,
-                                  base.empty() ? "p." + name : base);
-    if (operand.is_gathered()) out += ", " + strides(name);
-    out += ", position";
-    if (operand.is_gathered() && way == "load" && !hoisted) out += ", p.space";
-    return out + ");\n";
-  }
-
-  // What need not exist, at the coordinates of each element.
-  std::string read_each(std::size_t i, const std::string& name, std::string_view indent) const {
-    return fmt::format(
-        "{}load_each<{}>({}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", indent,
-        has_broken() ? "kFullVector" : "true", name, element_of(program_, kernel_, i, offset_at("at")));
-  }
-
-  // The statement that loads an input's vector.
-  std::string load_of(std::size_t i, const std::string& name, std::string_view indent) const {
-    const OperandPlan& operand = kernel_.inputs[i];
-    if (operand.access == Access::run) return load_run(program_, kernel_, i, offset_at("position.at"), indent);
-    if (is_read_by_runs(operand)) return read_by_runs(i, name, indent);
-    if (is_read_each(operand)) return read_each(i, name, indent);
-    if (operand.access == Access::gathered) return read_rows(i, name, indent);
-    return access("load", operand, name, indent);
-  }
-
-  // Which elements of a vector exist; or what need not exist, or is rolled, and is contiguous otherwise.
-  std::string read_by_runs(std::size_t i, const std::string& name, std::string_view indent) const {
-    const char* const full = has_broken() ? "kFullVector" : "true";
-    const std::string load =
-        kernel_.inputs[i].access == Access::inside
-            ? fmt::format("load_inside<{}>({}", full, name)
-            : fmt::format("load_bounded<{0}, {1}>({2}, p.{2}", kernel_.inputs[i].width, full, name);
-    return fmt::format("{}{}, position, p.space, [&](const Index (&at)[kCoordinates]) {{ return {}; }});\n", indent,
-                       load, run_at(program_, kernel_, i, offset_at("at")));
-  }
-
-  // What has one index for all of a vector.
-  std::string read_rows(std::size_t i, const std::string& name, std::string_view indent) const {
-    const OperandPlan& operand = kernel_.inputs[i];
-    return fmt::format(
-        "{0}load_gathered<{1}, {2}>({3}, {6}, position, p.space, {4}, [&](const Index (&at)[kCoordinates]) {{ "
-        "return {5}; }});\n",
-        indent, operand.width, has_broken() ? "kFullVector" : "true", name, codegen::out_of_range(operand),
-        row_of(program_, i, offset_at("at")), strides(name));
-  }
-
-  // Only vectors of the flat schedule may cross into the next row.
-  std::string draw(const OperandPlan& operand, const std::string& name) const {
-    if (operand.access == Access::random_linear)
-      return fmt::format("load_random_linear<{0}>({1}, p.{1}, position);\n", operand.width, name);
-    return fmt::format("load_random_{0}<{1}{2}>({3}, p.{3}, {5}, position{4});\n",
-                       has_wrapping() ? "wrapping" : "strided", operand.width, has_wrapping() ? ", kFullVector" : "",
-                       name, has_wrapping() ? ", p.space" : "", strides(name));
   }
 
   // Whether the chain reads an input that is accessed so.
@@ -567,14 +386,15 @@ class PointwiseEmitter {
 
   // A full vector has one element of what its row shares.
   std::string of_a_row(const std::string& name, std::string_view e) const {
-    return has_broken() ? fmt::format("{}[kFullVector ? 0 : {}]", name, e) : name + "[0]";
+    return has_broken_vectors(kernel_) ? fmt::format("{}[kFullVector ? 0 : {}]", name, e) : name + "[0]";
   }
 
   // One element alone, from load to store.
   std::string element() const {
     const auto of_input = [&](const OperandPlan& operand, const std::string&, std::string_view type) {
       const OffsetText offset = [&](std::string_view of) -> std::string {
-        return operand.is_gathered() ? fmt::format("offset_of(i, {}, p.space)", strides(of)) : "i";
+        return operand.is_gathered() ? fmt::format("offset_of(i, {}, p.space)", strides_of(program_, kernel_, of))
+                                     : "i";
       };
       return computed(operand, type, element_of(program_, kernel_, index_of(operand), offset));
     };
@@ -601,10 +421,10 @@ class PointwiseEmitter {
               "run_tile(p, uniforms, in_order(tile, p));\n"
               "    __syncthreads();\n  }\n"
         : transpose_map() != nullptr ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
-        : !by_row() && kernel_.steps == 1 && kernel_.wide_index
+        : !goes_by_row(kernel_) && kernel_.steps == 1 && kernel_.wide_index
             ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)\n"
               "    run_step(p, uniforms, in_order(tile, p) * blockDim.x + threadIdx.x);\n"
-        : !by_row() && kernel_.steps == 1
+        : !goes_by_row(kernel_) && kernel_.steps == 1
             ? "  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);\n"
               "  run_step(p, uniforms, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));\n"
         : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
@@ -625,6 +445,7 @@ class PointwiseEmitter {
   const std::vector<Kind>& input_kinds_;
   Prelude prelude_;
   ChainWriter chain_;
+  AccessWriter accesses_;
 };
 
 }  // namespace
