@@ -57,6 +57,17 @@ std::string unrolled_offset(const ir::Program& program, std::size_t i, const Off
   return has_origin ? fmt::format("{} - p.origin_{}", offset(name), name) : offset(name);
 }
 
+// What is added, or with '-' taken away, where rolled dimensions begin again.
+std::string rolled_terms(const ir::Program& program, std::size_t i, const OffsetText& offset, char sign) {
+  std::string terms;
+  const auto& wraps = program.bounds()[i].wraps;
+  for (std::size_t k = 0; k < wraps.size(); ++k) {
+    const std::string behind = is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset);
+    terms += fmt::format(" {} ({} ? p.wraps_{}[{}] : 0)", sign, behind, input_name(program, i), k);
+  }
+  return terms;
+}
+
 // Of a position that exists, so that nothing is negative.
 std::string computed_index(const ir::Bounds::Repeat& repeat, const std::string& position) {
   std::string text = repeat.factor == 1 ? position : fmt::format("{} * {}", repeat.factor, position);
@@ -91,26 +102,12 @@ OffsetText offset_at(const ir::Program& program, const KernelClass& kernel, std:
 }
 
 std::string existing_offset(const ir::Program& program, std::size_t i, const OffsetText& offset) {
-  std::string text = unrolled_offset(program, i, offset);
-  if (program.bounds().empty()) return text;
-  const auto& wraps = program.bounds()[i].wraps;
-  for (std::size_t k = 0; k < wraps.size(); ++k) {
-    text +=
-        fmt::format(" + ({} ? p.wraps_{}[{}] : 0)",
-                    is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset), input_name(program, i), k);
-  }
-  return text;
+  const std::string text = unrolled_offset(program, i, offset);
+  return program.bounds().empty() ? text : text + rolled_terms(program, i, offset, '+');
 }
 
 std::string origin_at(const ir::Program& program, std::size_t i, const OffsetText& offset) {
-  std::string text = "p.origin_" + input_name(program, i);
-  const auto& wraps = program.bounds()[i].wraps;
-  for (std::size_t k = 0; k < wraps.size(); ++k) {
-    text +=
-        fmt::format(" - ({} ? p.wraps_{}[{}] : 0)",
-                    is_inside(program, static_cast<std::size_t>(wraps[k].behind), offset), input_name(program, i), k);
-  }
-  return text;
+  return "p.origin_" + input_name(program, i) + rolled_terms(program, i, offset, '-');
 }
 
 std::string exists(const ir::Program& program, std::size_t i, const OffsetText& offset, std::string_view joint,
