@@ -111,9 +111,12 @@ class Lowering {
 
   // ---- from results to operands: what is read how
 
-  // What argument k of an element-wise operation is read through where the operation's value is read through `path`.
+  // What argument k of an operation is read through where the operation's value is read through `path`.
   int path_of_argument(ir::Value value, std::size_t k, int path) {
-    const ir::Value arg = node(value).args[k];
+    const Node& n = node(value);
+    if (ir::is_reduction(n.op)) return reduced(n, value, k, path);
+    if (!ir::is_elementwise(n.op) && n.op != Op::cast) return kWhole;
+    const ir::Value arg = n.args[k];
     const Dims& own = shape(arg);
     const Dims& all = shape(value);
     if (own == all) return path;
@@ -148,10 +151,7 @@ class Lowering {
     if (ir::is_movement(n.op) && path != kWhole) return want(n.args[0], moved(n, value, path));
     for (int k = 0; k < n.arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
-      int below = kWhole;
-      if (ir::is_elementwise(n.op) || n.op == Op::cast) below = path_of_argument(value, at, path);
-      if (ir::is_reduction(n.op)) below = reduced(n, value, at, path);
-      want(n.args[at], below);
+      want(n.args[at], path_of_argument(value, at, path));
     }
   }
 
@@ -350,9 +350,7 @@ class Lowering {
     Dims all;
     for (int k = 0; k < n.arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
-      int below = kWhole;
-      if (ir::is_elementwise(n.op) || n.op == Op::cast) below = path_of_argument(value, at, path);
-      if (ir::is_reduction(n.op)) below = reduced(n, value, at, path);
+      const int below = path_of_argument(value, at, path);
       const Built arg = argument(n.args[at], below);
       const bool needs_all = !ir::is_elementwise(n.op) && n.op != Op::cast;
       if (needs_all && arg.shape != shape_through(n.args[at], below)) refuse_repeated(n.args[at], below);
