@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/slices.hpp"
 
 namespace epifuse::plan {
@@ -12,12 +13,7 @@ using Taken = DimensionMap::Taken;
 using Given = DimensionMap::Given;
 
 bool is_for(const ViewStep& step, const Dims& now) {
-  const auto elements = [](const Dims& shape) {
-    std::int64_t count = 1;
-    for (const std::int64_t extent : shape) count *= extent;
-    return count;
-  };
-  if (const auto* shape = std::get_if<Dims>(&step)) return elements(*shape) == elements(now);
+  if (const auto* shape = std::get_if<Dims>(&step)) return element_count(*shape) == element_count(now);
   if (std::holds_alternative<Indexed>(step) || std::holds_alternative<Repeated>(step)) return false;
   const auto& taken = std::get<DimensionMap>(step).taken;
   return std::ranges::equal(taken, now, {}, &Taken::count);

@@ -86,7 +86,7 @@ Dims tiled_shape(const Dims& scales) {
        to_string(scales));
 }
 
-std::int64_t count_of(const Dims& shape) {
+std::int64_t element_count(const Dims& shape) {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count *= extent;
   return count;

@@ -32,6 +32,6 @@ Dims joined_shape(const ir::Node& node, const Dims& first, const Dims& second);
 Dims tiled_shape(const Dims& scales);
 
 /// Elements of a value.
-std::int64_t count_of(const Dims& shape);
+std::int64_t element_count(const Dims& shape);
 
 }  // namespace epifuse::plan

@@ -362,11 +362,11 @@ class Inference {
   Shaped reshaped(const Node& node) {
     const Shaped& arg = value(node.args[0]);
     const Shaped& other = value(node.args[1]);
-    if (count_of(arg.shape) != count_of(other.shape)) {
+    if (element_count(arg.shape) != element_count(other.shape)) {
       fail(invalid_argument, "'{}' cannot give a value of shape {} the shape {}: that has another number of elements",
            ir::written_name(node), to_string(arg.shape), to_string(other.shape));
     }
-    if (!same_axis(whole(arg), whole(other))) refuse_split(node, count_of(arg.shape));
+    if (!same_axis(whole(arg), whole(other))) refuse_split(node, element_count(arg.shape));
     return other;
   }
 
@@ -376,7 +376,7 @@ class Inference {
     Shaped result;
     if (const auto* shape = std::get_if<Dims>(&step)) {
       result = fresh(*shape);
-      if (!only_shapes_ && !same_axis(whole(arg), whole(result))) refuse_split(node, count_of(arg.shape));
+      if (!only_shapes_ && !same_axis(whole(arg), whole(result))) refuse_split(node, element_count(arg.shape));
       return result;
     }
     const auto& map = std::get<DimensionMap>(step);

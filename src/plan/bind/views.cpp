@@ -6,6 +6,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
+#include "plan/bind/shape_rules.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -246,14 +247,8 @@ DimensionMap expanded(const Resolving& r) {
   return map;
 }
 
-std::int64_t elements_of(const Dims& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : shape) elements *= extent;
-  return elements;
-}
-
 Dims reshaped(const Resolving& r) {
-  const std::int64_t elements = elements_of(r.shape);
+  const std::int64_t elements = element_count(r.shape);
   std::int64_t product = 1;
   bool fits = true;
   for (const std::int64_t size : r.view.numbers) {
