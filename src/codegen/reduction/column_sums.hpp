@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "codegen/reduction/passes.hpp"
 
@@ -12,13 +11,8 @@ namespace epifuse::codegen {
 class ColumnSumsWriter {
  public:
   /// `passes`, and what it was made of, must outlive the writer.
-  ColumnSumsWriter(const ir::Program& program, const plan::KernelClass& kernel,
-                   const std::vector<ir::Kind>& input_kinds, ReductionPasses& passes)
-      : program_(program),
-        kernel_(kernel),
-        reduction_(*kernel.reduction()),
-        input_kinds_(input_kinds),
-        passes_(passes) {}
+  ColumnSumsWriter(const plan::KernelClass& kernel, ReductionPasses& passes)
+      : kernel_(kernel), reduction_(*kernel.reduction()), passes_(passes) {}
 
   /// Adds the values of one vector in the pass that writes.
   std::string add() const;
@@ -26,13 +20,10 @@ class ColumnSumsWriter {
   std::string write_column() const;
 
  private:
-  plan::Marks needed() const;
   std::string sum_of(const ir::Node& node, const plan::NodeRole& role) const;
 
-  const ir::Program& program_;
   const plan::KernelClass& kernel_;
   const plan::ReductionClass& reduction_;
-  const std::vector<ir::Kind>& input_kinds_;
   ReductionPasses& passes_;
 };
 

@@ -43,9 +43,6 @@ std::string ReductionChain::input(std::size_t i) const {
   const Scope scope = scope_of_input(i);
   return (scope == Scope::element ? "" : scope == Scope::lane_segment ? "of_segment." : "row.") + name;
 }
-std::string GridChain::input(std::size_t i) const {
-  return kernel_.inputs[i].access == Access::uniform ? ReductionChain::input(i) : ChainWriter::input(i);
-}
 std::string ReductionChain::scalar(std::size_t i) const { return "p." + ChainWriter::scalar(i); }
 std::string ReductionChain::count(Value value) const { return "p." + ChainWriter::count(value); }
 // Elements of a row divided by one number.

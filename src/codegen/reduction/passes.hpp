@@ -34,16 +34,6 @@ class ReductionChain : public ChainWriter {
   const plan::KernelClass& kernel_;
 };
 
-/// The same where grid reductions are written: no Row is known there, and what is known before any row is a variable.
-class GridChain : public ReductionChain {
- public:
-  explicit GridChain(const ReductionChain& chain) : ReductionChain(chain) {}
-
- protected:
-  std::string variable(ir::Value value) const override { return ChainWriter::variable(value); }
-  std::string input(std::size_t i) const override;
-};
-
 /// The line that writes one element of output i, of which rows, segments, columns or the grid have one each. `at`: its
 /// coordinates; where the result lacks the dimensions `missing`, whoever stands first in these writes it.
 std::string write_one(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,

@@ -41,7 +41,7 @@ class ReductionEmitter {
         passes_(program, kernel, input_kinds, prelude_),
         chain_(passes_.chain()),
         stages_(program, kernel, input_kinds, passes_),
-        columns_(program, kernel, input_kinds, passes_) {}
+        columns_(kernel, passes_) {}
 
   std::string emit() {
     const std::string generated = write_generated();  // also requires the sections that it uses

@@ -10,6 +10,7 @@
 #include "codegen/offsets.hpp"
 #include "codegen/params.hpp"
 #include "codegen/reduction/accumulators.hpp"
+#include "codegen/reduction/grid_chain.hpp"
 #include "codegen/source.hpp"
 #include "ir/marks.hpp"
 
@@ -509,44 +510,13 @@ std::string ReductionStages::write_segment() {
                      body + add_segment_to_grid());
 }
 
-// What grid reductions are computed from: their accumulators, and what is known before any row.
-plan::Marks ReductionStages::needed_by_grid() const {
-  plan::Marks needed(program_.nodes().size(), false);
-  for (const ir::Result& result : program_.results())
-    needed[static_cast<std::size_t>(result.value)] = chain_.role(result.value).scope == Scope::grid;
-  ir::mark_arguments(program_.nodes(), needed,
-                     [&](std::size_t i) { return reduction_.structure.nodes[i].accumulator >= 0; });
-  return needed;
-}
-
 std::string ReductionStages::write_grid() const {
-  GridChain chain(chain_);
-  const plan::Marks needed = needed_by_grid();
-  std::string body;
-  for (std::size_t i = 0; i < needed.size(); ++i) {
-    const Node& node = program_.nodes()[i];
-    const auto input = static_cast<std::size_t>(node.ordinal);
-    if (needed[i] && ir::is_operand(node.op) && passes_.is_input_of(input, Scope::row)) {
-      const std::string name = input_name(program_, input);
-      body += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), name,
-                          element_of(program_, kernel_, input, offset_at(program_, kernel_, "place.at")));
-    }
-    if (!needed[i] || !ir::is_computed(node.op)) continue;
-    const NodeRole& role = reduction_.structure.nodes[i];
-    body +=
-        fmt::format("  const {} t{} = {};\n", type_of(chain.kind(static_cast<Value>(i))), i,
-                    role.accumulator >= 0 ? result_of(node, role, "grid") : chain.computation(static_cast<Value>(i)));
-  }
-  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-    const Value value = program_.results()[i].value;
-    if (chain.role(value).scope != Scope::grid) continue;
-    body += write_one(program_, kernel_, i, offset_at(program_, kernel_, "place.at"), "place.at", 0, "  ",
-                      chain.reference(value));
-  }
+  const auto reads = [&](std::size_t input) { return passes_.is_input_of(input, Scope::row); };
+  const auto reduced = [&](const Node& node, const NodeRole& role) { return result_of(node, role, "grid"); };
   return "// Results of grid reductions.\n__device__ __forceinline__ void write_grid(const Params& p, const Uniforms& "
          "uniforms, const Place& "
          "place, const GridStage& grid) {\n" +
-         body + "}\n\n";
+         GridChain(chain_).results(Scope::grid, "place.at", reads, reduced) + "}\n\n";
 }
 
 std::string ReductionStages::add_to_grid(int pass, std::string_view position, std::string_view count,

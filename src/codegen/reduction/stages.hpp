@@ -63,7 +63,6 @@ class ReductionStages {
   std::string accumulate_held(int pass, const std::vector<std::size_t>& accumulators);
   bool is_known_per_segment(std::size_t i) const;
   plan::Marks needed_of_rows() const;
-  plan::Marks needed_by_grid() const;
   plan::Marks needed_of_segment() const;
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
   std::vector<std::size_t> accumulators_of(int pass, bool of_segments) const;
