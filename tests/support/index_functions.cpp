@@ -1,42 +1,31 @@
 #include "support/index_functions.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "support/places.hpp"
+#include "support/view_draw.hpp"
 
 namespace epifuse::test {
 namespace {
 
-class IndexDraw {
+class IndexDraw : public ViewDraw<IndexDraw> {
  public:
-  explicit IndexDraw(std::uint64_t seed) : random_(seed) {}
+  explicit IndexDraw(std::uint64_t seed) : ViewDraw(seed) {}
 
-  ViewCase run() {
-    const std::string& name = random_.pick(std::span<const std::string>(index_functions()));
-    test_.used = {name};
-    using Kind = void (IndexDraw::*)();
-    static constexpr std::array<Kind, 10> kKinds = {
-        &IndexDraw::take,    &IndexDraw::index_select, &IndexDraw::embedding, &IndexDraw::reduced, &IndexDraw::gather,
-        &IndexDraw::one_hot, &IndexDraw::rope,         &IndexDraw::padded,    &IndexDraw::viewed,  &IndexDraw::twice};
-    (this->*kKinds[static_cast<std::size_t>(std::ranges::find(index_functions(), name) - index_functions().begin())])();
-    return test_;
+  static std::span<const Function> functions() {
+    static constexpr Function kFunctions[] = {
+        {"take", &IndexDraw::take},           {"index_select", &IndexDraw::index_select},
+        {"embedding", &IndexDraw::embedding}, {"reduced", &IndexDraw::reduced},
+        {"gather", &IndexDraw::gather},       {"one_hot", &IndexDraw::one_hot},
+        {"rope", &IndexDraw::rope},           {"padded", &IndexDraw::padded},
+        {"viewed", &IndexDraw::viewed},       {"twice", &IndexDraw::twice}};
+    return kFunctions;
   }
 
  private:
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return random_.between(static_cast<int>(low), static_cast<int>(high));
-  }
   // Of rows: some that are a few vectors, some that are not.
   std::int64_t row_extent() { return random_.percent(50) ? 8 * between(1, 6) : between(1, 11); }
-
-  IntegerArray add(IntegerArray array, DType type) {
-    test_.inputs.push_back(std::move(array));
-    test_.layouts.push_back(random_.percent(60) ? 0 : random_.below(4));
-    test_.types.push_back(type);
-    return test_.inputs.back();
-  }
   // Whole numbers, which every type holds.
   IntegerArray table(const Place& shape, int most = 9) {
     return add(made(shape, [&](const Place&) { return static_cast<double>(between(-most, most)); }),
@@ -286,18 +275,11 @@ class IndexDraw {
       return value_at(x, {row, column}) + value_at(y, {row, 0}) * first;
     });
   }
-
-  Random random_;
-  ViewCase test_;
 };
 
 }  // namespace
 
-const std::vector<std::string>& index_functions() {
-  static const std::vector<std::string> names = {"take",    "index_select", "embedding", "reduced", "gather",
-                                                 "one_hot", "rope",         "padded",    "viewed",  "twice"};
-  return names;
-}
+const std::vector<std::string>& index_functions() { return IndexDraw::names(); }
 
 ViewCase draw_index_function(std::uint64_t seed) { return IndexDraw(seed).run(); }
 

@@ -5,38 +5,24 @@
 #include <cmath>
 
 #include "support/places.hpp"
+#include "support/view_draw.hpp"
 
 namespace epifuse::test {
 namespace {
 
-class RowViewDraw {
+class RowViewDraw : public ViewDraw<RowViewDraw> {
  public:
-  explicit RowViewDraw(std::uint64_t seed) : random_(seed) {}
+  explicit RowViewDraw(std::uint64_t seed) : ViewDraw(seed) { test_.tolerance = 2e-5; }
 
-  ViewCase run() {
-    const std::string& name = random_.pick(std::span<const std::string>(row_view_functions()));
-    test_.used = {name};
-    test_.tolerance = 2e-5;
-    using Kind = void (RowViewDraw::*)();
-    static constexpr std::array<Kind, 7> kKinds = {&RowViewDraw::rope,     &RowViewDraw::halves, &RowViewDraw::flipped,
-                                                   &RowViewDraw::permuted, &RowViewDraw::scaled, &RowViewDraw::rotated,
-                                                   &RowViewDraw::joined};
-    (this->*kKinds[static_cast<std::size_t>(std::ranges::find(row_view_functions(), name) -
-                                            row_view_functions().begin())])();
-    return test_;
+  static std::span<const Function> functions() {
+    static constexpr Function kFunctions[] = {{"rope", &RowViewDraw::rope},       {"halves", &RowViewDraw::halves},
+                                              {"flipped", &RowViewDraw::flipped}, {"permuted", &RowViewDraw::permuted},
+                                              {"scaled", &RowViewDraw::scaled},   {"rotated", &RowViewDraw::rotated},
+                                              {"joined", &RowViewDraw::joined}};
+    return kFunctions;
   }
 
  private:
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return random_.between(static_cast<int>(low), static_cast<int>(high));
-  }
-
-  IntegerArray add(IntegerArray array, DType type) {
-    test_.inputs.push_back(std::move(array));
-    test_.layouts.push_back(random_.percent(60) ? 0 : random_.below(4));
-    test_.types.push_back(type);
-    return test_.inputs.back();
-  }
   // Whole numbers, which every type holds.
   IntegerArray operand(const Place& shape, int most = 9) {
     return add(made(shape, [&](const Place&) { return static_cast<double>(between(-most, most)); }),
@@ -194,18 +180,11 @@ class RowViewDraw {
     });
     return made(shape, [&](const Place& at) { return value_at(z, at) - value_at(largest, {at[0], at[1]}); });
   }
-
-  Random random_;
-  ViewCase test_;
 };
 
 }  // namespace
 
-const std::vector<std::string>& row_view_functions() {
-  static const std::vector<std::string> names = {"rope",   "halves",  "flipped", "permuted",
-                                                 "scaled", "rotated", "joined"};
-  return names;
-}
+const std::vector<std::string>& row_view_functions() { return RowViewDraw::names(); }
 
 ViewCase draw_row_view_function(std::uint64_t seed) { return RowViewDraw(seed).run(); }
 

@@ -1,11 +1,11 @@
 #include "support/view_functions.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 
 #include "support/places.hpp"
+#include "support/view_draw.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -13,26 +13,34 @@ namespace {
 // As f32 rounds a quotient of whole numbers.
 double rounded(double value) { return static_cast<double>(static_cast<float>(value)); }
 
-class Draw {
+class Draw : public ViewDraw<Draw> {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  explicit Draw(std::uint64_t seed) : ViewDraw(seed) {}
 
-  ViewCase run() {
-    const std::string& name = random_.pick(std::span<const std::string>(view_functions()));
-    test_.used = {name};
-    using Kind = void (Draw::*)();
-    static constexpr std::array<Kind, 19> kKinds = {
-        &Draw::max_pool, &Draw::avg_pool, &Draw::lp_pool,      &Draw::pool_and_sum, &Draw::adaptive,
-        &Draw::upsample, &Draw::shuffle,  &Draw::cat,          &Draw::stack,        &Draw::rope,
-        &Draw::iota,     &Draw::triangle, &Draw::extreme,      &Draw::batch_norm,   &Draw::count_nonzero,
-        &Draw::pad,      &Draw::roll,     &Draw::cat_of_sizes, &Draw::repeat_as};
-    (this->*kKinds[static_cast<std::size_t>(std::ranges::find(view_functions(), name) - view_functions().begin())])();
-    return test_;
+  static std::span<const Function> functions() {
+    static constexpr Function kFunctions[] = {{"max_pool", &Draw::max_pool},
+                                              {"avg_pool", &Draw::avg_pool},
+                                              {"lp_pool", &Draw::lp_pool},
+                                              {"pool and sum", &Draw::pool_and_sum},
+                                              {"adaptive pool", &Draw::adaptive},
+                                              {"upsample", &Draw::upsample},
+                                              {"pixel_shuffle", &Draw::shuffle},
+                                              {"cat", &Draw::cat},
+                                              {"stack", &Draw::stack},
+                                              {"rope", &Draw::rope},
+                                              {"iota", &Draw::iota},
+                                              {"tril and triu", &Draw::triangle},
+                                              {"argmax", &Draw::extreme},
+                                              {"batch_norm", &Draw::batch_norm},
+                                              {"count_nonzero", &Draw::count_nonzero},
+                                              {"pad", &Draw::pad},
+                                              {"roll", &Draw::roll},
+                                              {"cat of sizes", &Draw::cat_of_sizes},
+                                              {"repeat_as", &Draw::repeat_as}};
+    return kFunctions;
   }
 
  private:
-  std::int64_t between(int low, int high) { return random_.between(low, high); }
-
   // An operand of small integers; two in a row may be equal.
   IntegerArray operand(const Place& shape, int most = 9) {
     test_.inputs.push_back(made(shape, [&](const Place&) { return static_cast<double>(between(-most, most)); }));
@@ -579,20 +587,11 @@ class Draw {
       return count;
     });
   }
-
-  Random random_;
-  ViewCase test_;
 };
 
 }  // namespace
 
-const std::vector<std::string>& view_functions() {
-  static const std::vector<std::string> names = {
-      "max_pool",      "avg_pool", "lp_pool", "pool and sum", "adaptive pool", "upsample", "pixel_shuffle",
-      "cat",           "stack",    "rope",    "iota",         "tril and triu", "argmax",   "batch_norm",
-      "count_nonzero", "pad",      "roll",    "cat of sizes", "repeat_as"};
-  return names;
-}
+const std::vector<std::string>& view_functions() { return Draw::names(); }
 
 ViewCase draw_view_function(std::uint64_t seed) { return Draw(seed).run(); }
 
