@@ -119,22 +119,28 @@ void simpler_operands(const Case& test, std::vector<Case>& out) {
   change([](Case& c) { c.same.clear(); });
 }
 
-// Extents cut in every operand that has them; strides stay, so the views stay within their old memory.
+// One case for each smaller extent, which `cut` gives an operand. Strides stay, so the views stay within their old
+// memory.
+template <class Cut>
+void smaller_extent(const Case& test, std::int64_t extent, std::vector<Case>& out, const Cut& cut) {
+  for (const std::int64_t wanted : {std::int64_t{1}, extent / 2, extent - 1}) {
+    if (wanted < 1 || wanted >= extent) continue;
+    Case smaller = test;
+    for (auto* operands : {&smaller.inputs, &smaller.outputs}) {
+      for (Operand& operand : *operands) cut(operand, wanted);
+    }
+    out.push_back(std::move(smaller));
+  }
+}
+
+// Extents cut in every operand that has them.
 void smaller_shape(const Case& test, std::vector<Case>& out) {
   const int rank = test.outputs[0].shape.size();
   for (int i = 1; i <= rank; ++i) {
-    const std::int64_t extent = test.outputs[0].shape[rank - i];
-    for (const std::int64_t wanted : {std::int64_t{1}, extent / 2, extent - 1}) {
-      if (wanted < 1 || wanted >= extent) continue;
-      Case smaller = test;
-      for (auto* operands : {&smaller.inputs, &smaller.outputs}) {
-        for (Operand& operand : *operands) {
-          const int d = operand.shape.size() - i;
-          if (d >= 0 && operand.shape[d] != 1) operand.shape[d] = wanted;
-        }
-      }
-      out.push_back(std::move(smaller));
-    }
+    smaller_extent(test, test.outputs[0].shape[rank - i], out, [&](Operand& operand, std::int64_t wanted) {
+      const int d = operand.shape.size() - i;
+      if (d >= 0 && operand.shape[d] != 1) operand.shape[d] = wanted;
+    });
   }
 }
 
@@ -143,18 +149,11 @@ void smaller_extents(const Case& test, std::vector<Case>& out) {
   std::set<std::int64_t> extents;
   for (const Operand& input : test.inputs) extents.insert(input.shape.begin(), input.shape.end());
   for (const std::int64_t extent : extents) {
-    for (const std::int64_t wanted : {std::int64_t{1}, extent / 2, extent - 1}) {
-      if (wanted < 1 || wanted >= extent) continue;
-      Case smaller = test;
-      for (auto* operands : {&smaller.inputs, &smaller.outputs}) {
-        for (Operand& operand : *operands) {
-          for (int d = 0; d < operand.shape.size(); ++d) {
-            if (operand.shape[d] == extent) operand.shape[d] = wanted;
-          }
-        }
+    smaller_extent(test, extent, out, [&](Operand& operand, std::int64_t wanted) {
+      for (int d = 0; d < operand.shape.size(); ++d) {
+        if (operand.shape[d] == extent) operand.shape[d] = wanted;
       }
-      out.push_back(std::move(smaller));
-    }
+    });
   }
 }
 
