@@ -1,5 +1,6 @@
 # What EpiFuse takes from the machine. Nothing but libstdc++ and glibc is linked dynamically: a binary built here runs on machines
-# with other versions of fmt and spdlog, or none. CUDA is opened at run time (src/jit, src/runtime), so it is not looked for here.
+# with other versions of fmt and spdlog, or none. CUDA is opened at run time (src/jit, src/runtime), so it is not looked for here,
+# but for NVTX's headers.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
@@ -38,3 +39,12 @@ endif()
 add_library(epifuse_eigen INTERFACE)
 target_include_directories(epifuse_eigen SYSTEM INTERFACE $<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>)
 target_compile_definitions(epifuse_eigen INTERFACE EIGEN_MPL2_ONLY)
+
+# NVTX 3 of a CUDA toolkit, or of NVIDIA's wheel nvidia-nvtx: headers alone, with which ranges reach a profiler. Without them ranges reach the
+# libnvToolsExt that an application has loaded, and nothing else (src/runtime/nvtx.cpp).
+find_path(EPIFUSE_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
+          HINTS ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
+mark_as_advanced(EPIFUSE_NVTX_INCLUDE_DIR)
+if(NOT EPIFUSE_NVTX_INCLUDE_DIR)
+  message(STATUS "EpiFuse: no nvtx3/nvToolsExt.h was found, so that Nsight shows no ranges of launches")
+endif()

@@ -1,13 +1,13 @@
-// Ranges in a profile: NVTX, where the application has its library loaded. It is neither linked nor loaded from here.
-// Called by api/.
+// Ranges in a profile: NVTX. Nothing of it is linked: a profiler is asked for as NVTX 3 does, by its headers where the
+// build found them; else the application's libnvToolsExt serves, which is not loaded from here. Called by api/.
 #pragma once
 
 #include <string>
 
 namespace epifuse::runtime {
 
-/// Looks whether NVTX is there by now: libnvToolsExt, or its functions in the program itself. Whoever makes an engine
-/// does.
+/// Looks for a profiler that has injected itself, and then for libnvToolsExt, or its functions in the program itself.
+/// Whoever makes an engine does. The first call in a process decides about the profiler; the library may come later.
 void find_nvtx() noexcept;
 
 /// A range of the calling thread, as long as the object lives. Without NVTX one comparison.

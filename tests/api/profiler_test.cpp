@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -127,6 +128,34 @@ TEST(Profiler, RangesOfNvtxWhereTheApplicationHasIt) {
   EXPECT_TRUE(std::regex_match(text, std::regex("<load (epifuse_flat_relu_f32_f32_[0-9a-f]{6})></><\\1></><\\1></>")))
       << text;
 }
+
+#ifdef EPIFUSE_NVTX3
+// What a process with a profiler in it does: 0 if that got to see one load and two launches, as ranges of our domain.
+int with_injected_profiler() {
+  ::setenv("NVTX_INJECTION64_PATH", EPIFUSE_FAKE_NVTX, 1);
+  ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
+  const QuietDriver driver;
+  const TensorView x(at(0), DType::f32, {64, 64});
+  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  const Epilogue tail = Epilogue::parse("relu(x)");
+  Engine engine(Device::cuda(0), {.disk_cache = false});
+  engine.launch(tail, nullptr, y, {x});
+  engine.launch(tail, nullptr, y, {x});
+  void* const library = ::dlopen(EPIFUSE_FAKE_NVTX, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return 2;
+  const std::string text = reinterpret_cast<const char* (*)()>(::dlsym(library, "nvtx_written"))();
+  std::fprintf(stderr, "%s\n", text.c_str());
+  const std::string load = "<EpiFuse: load (epifuse_flat_relu_f32_f32_[0-9a-f]{6})></EpiFuse>";
+  const std::string launch = "<EpiFuse: \\1></EpiFuse>";
+  return std::regex_match(text, std::regex(load + launch + launch)) ? 0 : 1;
+}
+
+// NVTX asks for a profiler once in a process: this one is a child that starts anew.
+TEST(ProfilerDeathTest, RangesReachAProfilerThatInjectsItself) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(with_injected_profiler()), testing::ExitedWithCode(0), "EpiFuse: load");
+}
+#endif
 
 // What each kernel is, and what its launches moved: each element of each operand and result once, in any thread.
 TEST(Profiler, CountsWhatTheLaunchesOfEachKernelMove) {
