@@ -14,12 +14,12 @@ enum class LogLevel : std::uint8_t {
   off
 };
 
-/// Takes one line, without its end.
+/// Takes one message: a line without its end, or several, all but the first of them indented.
 using LogWriter = std::function<void(LogLevel, std::string_view)>;
 
-/// From now on lines of `least` and above go to `writer`, whatever EPIFUSE_LOG says. An empty writer is standard error.
-/// The writer is called from the threads that log, one call at a time; it must not call EpiFuse, and what it throws is
-/// dropped. Thread-safe.
+/// From now on messages of `least` and above go to `writer`, whatever EPIFUSE_LOG says. An empty writer is standard
+/// error. The writer is called from the threads that log, one call at a time; it must not call EpiFuse, and what it
+/// throws is dropped. Thread-safe.
 void set_log(LogLevel least, LogWriter writer = {});
 
 }  // namespace epifuse

@@ -17,6 +17,7 @@
 #include "codegen/emit.hpp"
 #include "codegen/gemm/gemm.hpp"
 #include "jit/compiler.hpp"
+#include "plan/explain.hpp"
 #include "plan/gemm/inside.hpp"
 #include "plan/plan.hpp"
 #include "runtime/context.hpp"
@@ -95,6 +96,16 @@ plan::Machine machine_of(const runtime::DeviceInfo& info) {
   if (info.l2_bytes > 0) machine.l2_bytes = info.l2_bytes;
   if (info.peak_bandwidth() > 0) machine.bandwidth = info.peak_bandwidth();
   return machine;
+}
+
+// Below a line of the log.
+std::string indented(std::string_view lines) {
+  std::string out = "\n  ";
+  for (const char c : lines.substr(0, lines.find_last_not_of('\n') + 1)) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+  return out;
 }
 
 class CudaEngine : public DeviceEngine {
@@ -261,7 +272,7 @@ class CudaEngine : public DeviceEngine {
     void launch(const LaunchRequest& request) const override { engine_.launch_product(planned_, request); }
     void prepare(const LaunchRequest& request) const override {
       runtime::require_driver_of_this_process();
-      engine_.load_product(planned_.split.chain, planned_.plan, request);
+      engine_.load_product(planned_, planned_.plan, request);
     }
 
    private:
@@ -285,14 +296,18 @@ class CudaEngine : public DeviceEngine {
     check_pointer(launch.result.data, launch.own, lane, [] { return std::string("the workspace"); });
   }
 
-  const LoadedKernel& load_product(const ir::Program& chain, const plan::GemmPlan& plan, const LaunchRequest& request) {
+  // `plan` is that of `planned`, for the launch at hand.
+  const LoadedKernel& load_product(const plan::Inside& planned, const plan::GemmPlan& plan,
+                                   const LaunchRequest& request) {
+    const ir::Program& chain = planned.split.chain;
     const KernelKey key{chain.code_fingerprint(), plan::code_of(plan.gemm_class)};
     if (const LoadedKernel* const known = kernels_.find(key)) return *known;
     record(request);
     return load(key, request, [&] {
       return compile(source_of(chain, plan), codegen::gemm_name(chain, plan), request.program,
                      plan::name_of(plan.gemm_class), codegen::ParameterLayout(chain, plan.gemm_class.chain),
-                     plan.gemm_class.shared_bytes());
+                     plan.gemm_class.shared_bytes(),
+                     [&](const KernelResources&) { return plan::to_text(plan, planned.times, chain, machine_); });
     });
   }
 
@@ -310,7 +325,7 @@ class CudaEngine : public DeviceEngine {
       check_pointer(request.inputs[i].data, {}, lane,
                     [&] { return "operand '" + request.program.operand_text(i) + "'"; });
     check_pointer(operands.output.data, {}, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
-    const LoadedKernel& kernel = load_product(chain, plan, request);
+    const LoadedKernel& kernel = load_product(planned, plan, request);
     base::InlineVector<codegen::EncodedMap, 5> maps;
     if (plan.gemm_class.warp_group_tile() != nullptr) {
       for (const plan::GemmMap& map : plan.maps)
@@ -404,7 +419,7 @@ class CudaEngine : public DeviceEngine {
   }
 
   const LoadedKernel& load(const KernelKey& key, const plan::Plan& plan, const LaunchRequest& request) {
-    return load(key, request, [&] { return compile(request.program, plan); });
+    return load(key, request, [&] { return compile(plan, request); });
   }
 
   template <class Compile>
@@ -423,7 +438,8 @@ class CudaEngine : public DeviceEngine {
     });
   }
 
-  LoadedKernel compile(const ir::Program& program, const plan::Plan& plan) {
+  LoadedKernel compile(const plan::Plan& plan, const LaunchRequest& request) {
+    const ir::Program& program = request.program;
     codegen::ParameterLayout layout(program, plan.kernel_class);
     if (layout.bytes() > most_parameter_bytes()) {
       fail(unsupported,
@@ -431,16 +447,24 @@ class CudaEngine : public DeviceEngine {
            "the chain",
            program.inputs().size(), program.scalars().size(), layout.bytes(), most_parameter_bytes());
     }
+    const auto plan_text = [&](const KernelResources& resources) {
+      const PlanSummary summary =
+          plan::summarise(program, plan, request.outputs, request.inputs, machine_, request.lowered);
+      return plan::to_text(summary, info_.peak_bandwidth(), resources);
+    };
     LoadedKernel loaded = compile(source_of(program, plan), codegen::kernel_name(program, plan.kernel_class), program,
-                                  plan::to_text(plan.kernel_class), std::move(layout), plan.shared_bytes);
+                                  plan::to_text(plan.kernel_class), std::move(layout), plan.shared_bytes, plan_text);
     constexpr int kPortableCluster = 8;
     if (plan.kernel_class.reduction() && plan.kernel_class.reduction()->cluster() > kPortableCluster)
       loaded.kernel.allow_large_clusters();
     return loaded;
   }
 
+  // `plan_text` says how the kernel was planned. Only the log asks.
+  template <class PlanText>
   LoadedKernel compile(const jit::Source& source, const std::string& name, const ir::Program& program,
-                       std::string kernel_class, codegen::ParameterLayout layout, std::int64_t shared_bytes) {
+                       std::string kernel_class, codegen::ParameterLayout layout, std::int64_t shared_bytes,
+                       const PlanText& plan_text) {
     const auto start = std::chrono::steady_clock::now();
     jit::Origin origin{};
     const runtime::NvtxRange range("load " + name);
@@ -451,12 +475,16 @@ class CudaEngine : public DeviceEngine {
     if (shared_bytes > 0 && shared_bytes + kernel.shared_bytes > kUsualShared)
       kernel.allow_dynamic_shared(static_cast<std::size_t>(shared_bytes));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    // Whoever sees the name in a profile finds here what it stands for.
     LoadedKernel loaded{
         std::move(module),     kernel, std::move(layout), name, ir::print(program), std::move(kernel_class),
         jit::to_string(origin)};
-    base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local", name, loaded.chain,
-                     loaded.kernel_class, loaded.origin, took.count(), kernel.registers, kernel.local_bytes);
+    if (base::log().lets_through(LogLevel::info)) {
+      // Whoever sees the name in a profile finds here what it stands for.
+      const KernelResources resources{info_.architecture, kernel.registers, kernel.shared_bytes, kernel.local_bytes};
+      base::log().info("{}: \"{}\" as [{}]; from {} in {:.2f} ms, {} registers, {} bytes local{}", name, loaded.chain,
+                       loaded.kernel_class, loaded.origin, took.count(), kernel.registers, kernel.local_bytes,
+                       indented(plan_text(resources)));
+    }
     return loaded;
   }
 

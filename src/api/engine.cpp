@@ -200,8 +200,8 @@ class WithoutViews : public DeviceEngine {
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs, request.inputs);
-    engine_->launch(
-        {lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request, request.own});
+    engine_->launch({lowered->program, request.stream, outputs, inputs, request.scalars, request.workspace, &request,
+                     request.own, lowered.get()});
   }
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
@@ -214,7 +214,7 @@ class WithoutViews : public DeviceEngine {
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs, request.inputs);
-    engine_->prepare({lowered->program, nullptr, outputs, inputs, {}, nullptr, &request});
+    engine_->prepare({lowered->program, nullptr, outputs, inputs, {}, nullptr, &request, {}, lowered.get()});
   }
   std::unique_ptr<Array::Memory> allocate(std::size_t bytes) override { return engine_->allocate(bytes); }
   void synchronize(Stream stream) override { engine_->synchronize(stream); }

@@ -11,6 +11,7 @@
 
 #include "ir/program.hpp"
 #include "plan/bind/products.hpp"
+#include "plan/bind/views.hpp"
 
 namespace epifuse {
 
@@ -35,6 +36,8 @@ struct LaunchRequest {
   /// Memory of the engine's own, which operands may lie in: nobody need ask what it is, and while a graph is captured
   /// nobody can.
   std::span<const std::byte> own = {};
+  /// What views made of it, for who explains the plan; null where there were none.
+  const plan::Lowered* lowered = nullptr;
 
   /// The launch that text can say: bounds of operands have no words.
   const LaunchRequest& in_words() const noexcept {

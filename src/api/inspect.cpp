@@ -67,42 +67,21 @@ struct Inspection::Source {
   mutable std::string written;
 };
 
-namespace {
-void tell_views(const plan::Lowered& lowered, PlanSummary& plan) {
-  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const std::string& name = lowered.program.inputs()[i];
-    const std::string& text = lowered.operands[i].text;
-    if (name != text) plan.views.push_back(fmt::format("{} is {}", name, text));
-  }
-  for (std::size_t i = 0; i < lowered.results.size(); ++i) {
-    if (!lowered.results[i].taken.empty())
-      plan.views.push_back(fmt::format("{} is {}", lowered.program.result_name(i), lowered.results[i].text));
-  }
-  plan.repeated = lowered.repeated;
-}
-}  // namespace
-
 const std::string& Inspection::cuda() const { return source_->text(); }
 
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
   const plan::Machine machine = machine_of(target);
   const auto inspect = [&](const ir::Program& program, std::span<const OutputView> results,
-                           std::span<const TensorView> operands) {
+                           std::span<const TensorView> operands, const plan::Lowered* lowered) {
     const plan::Plan plan = plan::make_plan(program, results, operands, plan::Views::abstract, machine);
-    plan_ = plan::summarise(program, plan, results, operands, machine);
+    plan_ = plan::summarise(program, plan, results, operands, machine, lowered);
     source_ = std::make_shared<const Source>(source_of(program, plan));
-    return plan;
   };
   const auto without_views = [&](const ir::Program& program, std::span<const TensorView> operands) {
-    if (!program.has_views()) {
-      inspect(program, outputs, operands);
-      return;
-    }
+    if (!program.has_views()) return inspect(program, outputs, operands, nullptr);
     const plan::Lowered lowered = plan::lower(program, operands, plan::Views::abstract);
-    const plan::Plan plan = inspect(lowered.program, lowered.outputs(outputs, operands), lowered.views(operands));
-    plan::count_rows_once(plan_, lowered, plan);
-    tell_views(lowered, plan_);
+    inspect(lowered.program, lowered.outputs(outputs, operands), lowered.views(operands), &lowered);
   };
   if (!tail.program().has_products()) {
     without_views(tail.program(), inputs);

@@ -16,6 +16,9 @@ class Log {
  public:
   using Level = LogLevel;
 
+  /// For who has to compute what it would write.
+  bool lets_through(Level level) const;
+
   template <class... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) const {
     write(Level::debug, format, std::forward<Args>(args)...);
@@ -34,7 +37,6 @@ class Log {
   }
 
  private:
-  bool lets_through(Level level) const;
   void write_text(Level level, const std::string& text) const;
 };
 

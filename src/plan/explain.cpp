@@ -204,8 +204,8 @@ std::optional<RowReach> reach_of_row(const Lowered::Operand& operand, const Stri
   return is_all && reach.elements > 1 ? std::optional(reach) : std::nullopt;
 }
 
-}  // namespace
-
+// Counts operands once that are other views of the same rows, where a thread group holds a row: their elements come
+// from a cache.
 void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& plan) {
   if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->is_resident()) return;
   std::vector<std::pair<RowReach, std::string>> seen;
@@ -224,8 +224,23 @@ void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& p
   }
 }
 
+void tell_views(PlanSummary& summary, const Lowered& lowered) {
+  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
+    const std::string& name = lowered.program.inputs()[i];
+    const std::string& text = lowered.operands[i].text;
+    if (name != text) summary.views.push_back(fmt::format("{} is {}", name, text));
+  }
+  for (std::size_t i = 0; i < lowered.results.size(); ++i) {
+    if (!lowered.results[i].taken.empty())
+      summary.views.push_back(fmt::format("{} is {}", lowered.program.result_name(i), lowered.results[i].text));
+  }
+  summary.repeated = lowered.repeated;
+}
+
+}  // namespace
+
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
-                      std::span<const TensorView> inputs, const Machine& machine) {
+                      std::span<const TensorView> inputs, const Machine& machine, const Lowered* lowered) {
   const KernelClass& kernel = plan.kernel_class;
   PlanSummary summary;
   summary.schedule = kernel.schedule();
@@ -282,6 +297,10 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   }
   explain_arithmetic(summary, program, kernel);
   summary.kernel_class = to_text(kernel);
+  if (lowered != nullptr) {
+    count_rows_once(summary, *lowered, plan);
+    tell_views(summary, *lowered);
+  }
   return summary;
 }
 

@@ -12,12 +12,10 @@
 
 namespace epifuse::plan {
 
+/// `lowered` is what views made the program of; null where there were none.
 PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<const OutputView> outputs,
-                      std::span<const TensorView> inputs, const Machine& machine = {});
-
-/// Counts operands once that are other views of the same rows, where a thread group holds a row: their elements come
-/// from a cache.
-void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& plan);
+                      std::span<const TensorView> inputs, const Machine& machine = {},
+                      const Lowered* lowered = nullptr);
 
 /// The same of a product that hosts the chain. `chain` is the summary of the chain as a kernel of its own, whose first
 /// operand is the product.

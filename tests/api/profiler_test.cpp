@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <regex>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -76,22 +78,60 @@ TEST(Profiler, AKernelIsCalledWhatItIs) {
   EXPECT_NE(source.find("epifuse_flat_relu_f16_f16_"), std::string::npos);
 }
 
-// The log says for the name in a profile which chain it is, and how it was planned.
+// The log says for the name in a profile which chain it is, and how it was planned: in the words of `epifuse dump`,
+// once for each kernel.
 TEST(Profiler, TheLogSaysWhatANameStandsFor) {
   ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
   const QuietDriver driver;
-  std::string lines;
-  set_log(LogLevel::info, [&](LogLevel, std::string_view line) { lines += std::string(line) + "\n"; });
-  const TensorView x(at(0), DType::f32, {64, 64});
-  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  std::vector<std::string> records;
+  const auto take = [&](LogLevel, std::string_view record) {
+    if (record.starts_with("epifuse_")) records.emplace_back(record);
+  };
+  struct Case {
+    std::string chain;
+    std::vector<Dims> shapes;
+    Dims result;
+    bool is_product = false;
+  };
+  const std::vector<Case> cases = {{"relu(x) + 1", {{64, 64}}, {64, 64}},
+                                   {"softmax(x, -1) * b", {{64, 4096}, {4096}}, {64, 4096}},
+                                   {"silu(x[..., :64]) * x[..., 64:]", {{32, 128}}, {32, 64}},
+                                   {"y = softmax(x, -1); y + flip(y, -1)", {{64, 1024}}, {64, 1024}},
+                                   {"relu(linear(x, w, b))", {{4096, 512}, {512, 512}, {512}}, {4096, 512}, true}};
+  for (const Case& each : cases) {
+    const Epilogue tail = Epilogue::parse(each.chain);
+    std::vector<TensorView> inputs;
+    for (const Dims& shape : each.shapes) inputs.emplace_back(at(inputs.size() << 24), DType::f16, shape);
+    const OutputView y(at(std::size_t{1} << 30), DType::f16, each.result);
+    Engine engine(Device::cuda(0), {.disk_cache = false});
+    records.clear();
+    set_log(LogLevel::info, take);
+    engine.launch(tail, nullptr, y, inputs);
+    engine.launch(tail, nullptr, y, inputs);
+    set_log(LogLevel::off);
+    ASSERT_EQ(records.size(), 1U) << each.chain;
+
+    ASSERT_EQ(engine.kernel_stats().size(), 1U) << each.chain;
+    const KernelStats kernel = engine.kernel_stats()[0];
+    const std::string head =
+        kernel.name + ": \"" + kernel.chain + "\" as [" + kernel.kernel_class + "]; from compiled in";
+    EXPECT_EQ(records[0].find(head), 0U) << records[0];
+    // The stub has an H100's multiprocessors, and says 32 of each resource. A product's plan names none.
+    const Inspection inspection(tail, std::span(&y, 1), inputs, {.architecture = 90, .multiprocessors = 132});
+    const KernelResources used =
+        each.is_product ? KernelResources{} : KernelResources{90, kernel.registers, 32, kernel.spilled_bytes};
+    const std::string plan = inspection.plan_text(0, used);
+    const std::string said = records[0].substr(records[0].find('\n') + 1) + "\n";
+    EXPECT_EQ(said, std::regex_replace(plan, std::regex("(^|\n)(?=[^\n])"), "$1  ")) << records[0];
+  }
+  // Who asks for less gets no plan.
+  set_log(LogLevel::warn, take);
+  records.clear();
   Engine engine(Device::cuda(0), {.disk_cache = false});
-  engine.launch(Epilogue::parse("relu(x) + 1"), nullptr, y, {x});
+  const TensorView x(at(0), DType::f32, {64, 64});
+  engine.launch(Epilogue::parse("relu(x)"), nullptr, OutputView(at(1 << 20), DType::f32, {64, 64}), {x});
   set_log(LogLevel::off);
-  ASSERT_EQ(engine.kernel_stats().size(), 1U);
-  const KernelStats kernel = engine.kernel_stats()[0];
-  EXPECT_NE(lines.find(kernel.name + ": \"relu(x) + 1\" as [" + kernel.kernel_class + "]; from compiled in"),
-            std::string::npos)
-      << lines;
+  EXPECT_TRUE(records.empty());
 }
 
 // The legacy default stream is none, and a thread's own has the driver's number.
