@@ -140,9 +140,12 @@ EPIFUSE_BENCH_API const char* epifuse_bench_stats(const Engine* engine) {
   });
 }
 
+/// It takes operands in the order of epifuse_bench_names: bridge.py looks up the names.
 EPIFUSE_BENCH_API Epilogue* epifuse_bench_tail(const char* text) {
-  return epifuse::guarded<Epilogue*>(nullptr,
-                                     [&] { return std::make_unique<Epilogue>(Epilogue::parse(text)).release(); });
+  return epifuse::guarded<Epilogue*>(nullptr, [&] {
+    const Epilogue tail = Epilogue::parse(text);
+    return std::make_unique<Epilogue>(tail.inputs(tail.inputs())).release();
+  });
 }
 EPIFUSE_BENCH_API void epifuse_bench_free_tail(Epilogue* tail) { delete tail; }
 

@@ -103,9 +103,11 @@ struct Views {
   std::vector<TensorView> in;
 };
 
+Epilogue tail_of(const Case& c) { return Epilogue::parse(c.chain).inputs({"x", "bias"}); }
+
 void prepare(Engine& engine, const Case& c) {
   const Views views(c);
-  engine.prepare(Epilogue::parse(c.chain), std::span(&views.out, 1), views.in);
+  engine.prepare(tail_of(c), std::span(&views.out, 1), views.in);
 }
 
 Json compile_times(int architecture) {
@@ -119,7 +121,7 @@ Json compile_times(int architecture) {
     for (int i = 0; i < kRepeats; ++i) {
       time(bare, [&] { nvrtc.compile(kBare, "bare", target); });
       std::optional<Inspection> inspection;
-      time(front, [&] { inspection.emplace(Epilogue::parse(c.chain), std::span(&views.out, 1), views.in); });
+      time(front, [&] { inspection.emplace(tail_of(c), std::span(&views.out, 1), views.in); });
       bytes = inspection->cuda().size();
       time(nvrtc_alone, [&] { nvrtc.compile(inspection->cuda(), "chain", target); });
       Engine engine(Device::cuda(0), {.disk_cache = false, .cache_directory = {}});
@@ -192,7 +194,7 @@ int first_launch(const std::string& from, const fs::path& path, std::chrono::ste
   const Array x = engine.empty(DType::f32, {64, 28, 28});
   const Array bias = engine.empty(DType::f32, {64, 1, 1});
   Array out = engine.empty(DType::f32, {64, 28, 28});
-  engine.launch(Epilogue::parse(mixes().front().chain), nullptr, out, {x.view(), bias.view()});
+  engine.launch(tail_of(mixes().front()), nullptr, out, {x.view(), bias.view()});
   const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - start;
   const double cpu = cpu_ms();
   const EngineStats stats = engine.stats();
@@ -226,7 +228,7 @@ Json process_starts(const fs::path& directory, const std::string& device, int ar
   const std::vector<TensorView> in = {{nullptr, c.x, {64, 28, 28}}, {nullptr, c.bias, {64, 1, 1}}};
   const runtime::DeviceInfo info = runtime::device_info(0);
   const PlanTarget target{architecture, info.multiprocessors, info.l2_bytes};
-  const std::vector<PrecompiledLaunch> list = {{{Epilogue::parse(c.chain), {out}, in}, target}};
+  const std::vector<PrecompiledLaunch> list = {{{tail_of(c), {out}, in}, target}};
   Precompiler precompiler({.cache_directory = directory});
   precompiler.prepare(list);
   const fs::path bundle = directory / "kernels.epifuse";
@@ -253,7 +255,7 @@ Json disk_hits(const fs::path& directory, int architecture) {
   Json rows = Json::array();
   for (const Case& c : mixes()) {
     const Views views(c);
-    const auto inspect = [&] { return Inspection(Epilogue::parse(c.chain), std::span(&views.out, 1), views.in); };
+    const auto inspect = [&] { return Inspection(tail_of(c), std::span(&views.out, 1), views.in); };
     const std::string source = inspect().cuda();
     const std::string image = jit::Nvrtc::get().compile(source, "chain", target);
     std::smatch entry;

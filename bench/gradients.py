@@ -75,7 +75,7 @@ class Passes:
         self.inputs = case.operands(dtype)
         ordered = case.in_order(gradient.forward.inputs, self.inputs)
         with torch.no_grad():
-            results = as_list(gradient.forward(*ordered))
+            results = as_list(gradient.forward(**dict(zip(gradient.forward.inputs, ordered))))
         self.upstream = torch.randn(results[0].shape, device="cuda").to(torch_dtype(dtype))
         self.arrays = gradient.backward_arrays(ordered, results, [self.upstream] + [None] * (len(results) - 1))
         self.dtypes = gradient.backward_dtypes(ordered)

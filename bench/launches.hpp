@@ -24,7 +24,8 @@ constexpr int kBurst = 100;  // launches between two looks at the clock: few eno
 struct Case {
   const char* name;
   const char* chain;
-  std::vector<std::pair<epifuse::DType, epifuse::Dims>> inputs;  // a first extent of 0 is the batch
+  std::vector<std::pair<epifuse::DType, epifuse::Dims>>
+      inputs;  // as the chain mentions them; an extent of 0: the batch
   epifuse::DType output;
 };
 
@@ -99,6 +100,7 @@ class Subject {
  public:
   Subject(const Case& c, epifuse::Engine& engine)
       : case_(c), engine_(engine), tail_(epifuse::Epilogue::parse(c.chain)) {
+    tail_ = tail_.inputs(tail_.inputs());
     for (const auto& [dtype, shape] : c.inputs) {
       memory_.push_back(engine.empty(dtype, batched(shape, kFirstNewBatch + kNewBatches)));
     }

@@ -76,15 +76,18 @@ def timed_tail(case, dtype, options, known, check):
     torch.manual_seed(zlib.crc32(case.name.encode()))
     tail = epifuse.compile(case.chain)
 
+    def named(operands):
+        return dict(zip(tail.inputs, case.in_order(tail.inputs, operands)))
+
     def launched(*operands):
         out = {"out": tuple(case.in_order(case.out, operands))} if case.out else {}
-        return tail(*case.in_order(tail.inputs, operands), **out)
+        return tail(**named(operands), **out)
 
     first = case.operands(dtype)
     results = as_list(launched(*first))
     wait("EpiFuse's kernel")
     error = check(results, first)
-    plan = tail.plan(*case.in_order(tail.inputs, first))
+    plan = tail.plan(**named(first))
     traffic = plan.bytes_read + plan.bytes_written
     largest = max(bytes_of([tensor]) for tensor in [*first, *results])
     del results
@@ -108,7 +111,7 @@ def line_of_tail(case, dtype):
     import epifuse
 
     tail = epifuse.compile(case.chain)
-    plan = tail.plan(*(f"{case.type_of(name, dtype)}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs))
+    plan = tail.plan(**{name: f"{case.type_of(name, dtype)}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs})
     return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"
 
 

@@ -148,11 +148,11 @@ def contestants_of(case, dtype, tail, sets, options):
 
     def apart(operands):
         known = operands | {"p": multiply(operands)}
-        return behind(*[known[name] for name in behind.inputs])
+        return behind(**{name: known[name] for name in behind.inputs})
 
     made = {
         "product": Torch(multiply, sets),
-        "epifuse": Torch(lambda operands: tail(*[operands[name] for name in tail.inputs]), sets),
+        "epifuse": Torch(lambda operands: tail(**{name: operands[name] for name in tail.inputs}), sets),
     }
     if case.chain.name != "bare":
         made |= {"pair": Torch(apart, sets), "eager": Torch(by_torch, sets)}
@@ -181,7 +181,7 @@ def run_case(item, options):
     first = case.operands(dtype)
     total = bytes_of(list(first.values()))
     sets = [(first,)] + [(case.operands(dtype),) for _ in range(gpu_timing.sets_for(0, total) - 1)]
-    found = tail(*[sets[0][0][name] for name in tail.inputs])
+    found = tail(**{name: sets[0][0][name] for name in tail.inputs})
     wait("EpiFuse's kernel")
     result = dtype if dtype not in NARROW else "bf16"
     error = worst_of(["the result"], [found], [exact(case, dtype, sets[0][0])], result, RIGHT.get(dtype, 1))
@@ -212,7 +212,7 @@ def line_of(case, dtype):
     kinds = {"x": dtype, "w": dtype, "s": "f32"}
     shapes = case.shapes() | {"s": (case.columns if dtype == "i8" else 1,)}
     other = "bf16" if dtype in NARROW else dtype
-    plan = tail.plan(*(f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs))
+    plan = tail.plan(**{name: f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs})
     return " ".join(line.split(maxsplit=1)[1] for line in plan.text().splitlines() if line.startswith(("product", "tile")))
 
 

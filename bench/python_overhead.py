@@ -28,6 +28,7 @@ torch = epifuse = None  # set by main(): a dry run goes without them
 
 CALLS, BATCHES = 256, 60
 CHAIN = "relu(a + b) * c + d"
+TAIL = f"input a, b, c, d; {CHAIN}"
 
 
 def microseconds(calls, wait):
@@ -119,7 +120,7 @@ def dry_run():
         import epifuse
     except ImportError as problem:
         return print(f"no call was made: {problem}")
-    print(epifuse.compile(CHAIN)(*(torch.randn(4) for _ in range(4))))
+    print(epifuse.compile(TAIL)(*(torch.randn(4) for _ in range(4))))
 
 
 def parsed():
@@ -158,7 +159,7 @@ def recorded_of(function, *operands):
 
 def trained_calls(tail, *operands):
     """Calls that autograd records, with and without a backward pass, beside PyTorch's."""
-    norm, rows = epifuse.compile("gelu(layer_norm(x, w, b))"), (operands[0].expand(8, -1).clone(), *operands[1:3])
+    norm, rows = epifuse.compile("input x, w, b; gelu(layer_norm(x, w, b))"), (operands[0].expand(8, -1).clone(), *operands[1:3])
 
     def eager(a, b, c, d):
         return torch.relu(a + b) * c + d
@@ -238,7 +239,7 @@ def main():
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     a, b, c, d = (torch.randn(options.elements, device=device) for _ in range(4))
     out = torch.empty_like(a)
-    tail = epifuse.compile(CHAIN)
+    tail = epifuse.compile(TAIL)
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     if options.apart:
         ours = {"epifuse": lambda: tail(a, b, c, d), "epifuse, out=": lambda: tail(a, b, c, d, out=out)}

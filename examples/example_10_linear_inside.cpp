@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/linear.hpp"
@@ -66,12 +67,18 @@ std::string verify(const examples::Linear& linear, const ef::Epilogue& tail, con
   return {};
 }
 
+/// The chain that takes these operands, and behind them those that the letters name.
+ef::Epilogue in_order(const char* chain, std::vector<std::string> operands, std::string_view letters) {
+  for (const char letter : letters) operands.emplace_back(1, letter);
+  return ef::Epilogue::parse(chain).inputs(operands);
+}
+
 void run(examples::Session& session, const Work& work, ef::DType dtype) {
   ef::Engine& engine = session.engine();
   const examples::LinearShape shape = session.pick(work.full, work.small);
   examples::Linear linear(engine, shape, dtype, examples::Linear::Bias::none);
-  const ef::Epilogue chain = ef::Epilogue::parse(work.inside);
-  const ef::Epilogue tail = ef::Epilogue::parse(work.tail);
+  const ef::Epilogue chain = in_order(work.inside, {"x", "w"}, work.operands);
+  const ef::Epilogue tail = in_order(work.tail, {"y"}, work.operands);
   const ef::Array b = examples::normal(engine, dtype, {shape.outputs}, 1, 4);
   const ef::Array r = examples::normal(engine, dtype, linear.result().shape, 1, 5);
   std::vector<ef::TensorView> operands;

@@ -33,7 +33,7 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
                .layout = conv.layout_name(),
                .y = conv.result(),
                .results = {dtype},
-               .tail = tail,
+               .tail = tail.inputs({"x", "bias"}),
                .operands = {b},
                .produce = produce,
                .finish = finish,

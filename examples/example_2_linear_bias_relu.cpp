@@ -40,7 +40,7 @@ void run(examples::Session& session, ef::DType dtype) {
                .layout = "row-major",
                .y = linear.result(),
                .results = {dtype},
-               .tail = tail,
+               .tail = tail.inputs({"x", "bias"}),
                .operands = {b},
                .produce = produce,
                .finish = finish,

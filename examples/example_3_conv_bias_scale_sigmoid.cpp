@@ -53,7 +53,7 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
                .layout = conv.layout_name(),
                .y = y,
                .results = {dtype},
-               .tail = tail,
+               .tail = tail.inputs({"x", "bias", "scale", "gamma", "beta"}),
                .operands = {b, s, g, h},
                .produce = produce,
                .finish = finish,

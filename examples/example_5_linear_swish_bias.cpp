@@ -49,7 +49,7 @@ void run(examples::Session& session, ef::DType dtype) {
                .layout = "row-major",
                .y = linear.result(),
                .results = {dtype},
-               .tail = tail,
+               .tail = tail.inputs({"x", "bias2", "gamma", "beta"}),
                .operands = {b, g, h},
                .produce = produce,
                .finish = finish,

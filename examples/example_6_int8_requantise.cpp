@@ -46,7 +46,7 @@ void run(examples::Session& session) {
                .layout = "row-major",
                .y = linear.result(),
                .results = {ef::DType::i8},
-               .tail = tail,
+               .tail = tail.inputs({"x", "scale", "bias"}),
                .operands = {s, b},
                .produce = produce,
                .finish = finish,

@@ -60,7 +60,7 @@ void run(examples::Session& session, ef::DType dtype) {
                .layout = "row-major",
                .y = linear.result(),
                .results = {dtype, ef::DType::f8e4m3, ef::DType::f32},
-               .tail = tail,
+               .tail = tail.inputs({"x", "residual", "weight"}),
                .operands = {r, w},
                .produce = produce,
                .finish = finish,

@@ -60,7 +60,7 @@ void run(examples::Session& session, ef::DType dtype) {
       dtype, Bias::none);
   const auto produce = [&](const ef::OutputView& y) { scores.forward(y, stream); };
 
-  // The tail: `input` fixes the order of the operands, which else is that of their first use.
+  // The tail: `input` states the order of the operands, in which the session gives them.
   const ef::Epilogue tail = ef::Epilogue::parse(
       "input x, mask; scalar scale;"
       "softmax(where(mask, x * scale, -inf), axis=-1)");

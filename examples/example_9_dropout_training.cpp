@@ -29,7 +29,7 @@ void run(examples::Session& session, ef::DType dtype) {
   // Both passes of the tail.
   const auto x = ef::input("x"), bias = ef::input("bias");
   const auto seed = ef::scalar("seed"), offset = ef::scalar("offset");
-  const ef::Epilogue tail{ef::dropout(ef::gelu(x + bias), 0.1, seed, offset)};
+  const ef::Epilogue tail = ef::Epilogue{ef::dropout(ef::gelu(x + bias), 0.1, seed, offset)}.inputs({"x", "bias"});
   const ef::Gradient gradient = ef::gradient(tail, {"x", "bias"});
 
   session.run({.producer = linear.describe(),
@@ -39,7 +39,7 @@ void run(examples::Session& session, ef::DType dtype) {
                .results = {dtype},
                .tail = gradient.forward,
                .operands = {b},
-               .scalars = {kSeed, kOffset},
+               .scalars = {{"seed", kSeed}, {"offset", kOffset}},
                .produce = [&](const ef::OutputView& y) { linear.forward(y, stream); },
                .finish =
                    [&](const ef::OutputView& y, std::span<const ef::OutputView> out) {
@@ -51,8 +51,6 @@ void run(examples::Session& session, ef::DType dtype) {
   // Backward reads dout and the forward product, which is in memory anyway.
   const ef::Array y = engine.empty(dtype, {shape.rows, shape.outputs});
   linear.forward(y.view(), stream);
-  std::vector<double> in_order;
-  for (const std::string& name : gradient.backward.scalars()) in_order.push_back(name == "seed" ? kSeed : kOffset);
   session.run({.producer = next.describe(),
                .library = examples::Linear::library(),
                .layout = "row-major",
@@ -60,7 +58,7 @@ void run(examples::Session& session, ef::DType dtype) {
                .results = {dtype, ef::DType::f32},
                .tail = gradient.backward,
                .operands = {y, b},
-               .scalars = in_order,
+               .scalars = {{"seed", kSeed}, {"offset", kOffset}},
                .produce = [&](const ef::OutputView& dout) { next.forward(dout, stream); },
                .finish =
                    [&](const ef::OutputView& dout, std::span<const ef::OutputView> out) {

@@ -13,9 +13,9 @@ static void check(epifuse_status status) {
 }
 
 int main(void) {
-  /* The epilogue, written once, without shapes or types. Operands stand in the order of their first use. */
+  /* The epilogue, written once, without shapes or types. `input` states the order in which a launch gives operands. */
   epifuse_epilogue* tail = NULL;
-  check(epifuse_epilogue_parse("sigmoid((x + bias) * scale)", &tail));
+  check(epifuse_epilogue_parse("input x, bias, scale; sigmoid((x + bias) * scale)", &tail));
 
   /* The tensors: eight images of 16 channels, and one bias and one scale per channel. */
   static float x[ELEMENTS], bias[CHANNELS], scale[CHANNELS];

@@ -48,7 +48,7 @@ BackwardTask make_backward_task(const TaskOptions& options) {
     if (operand.source == GradientSource::gradient && text != options.values.end())
       task.inputs[i] = given_gradient(*text, first.outputs[operand.index]);
   }
-  first.tail = gradient.forward;
+  first.tail = by_position(gradient.forward);
   return {std::move(first), std::move(task)};
 }
 

@@ -138,7 +138,7 @@ void print_outcome(const Outcome& o) {
   const auto line = [](std::string_view name, std::string_view text) { print_text("  {:<9} {}\n", name, text); };
   const std::string where = o.gpu() == nullptr ? fmt::format("{} threads", o.system.cpu_threads) : o.gpu()->name;
   const Measurement& m = o.measured;
-  print_text("{}\n", heading(fmt::format("{} on {} ({})", o.task.tail.str(), to_string(o.device), where)));
+  print_text("{}\n", heading(fmt::format("{} on {} ({})", o.task.chain, to_string(o.device), where)));
   for (const Input& input : o.task.inputs) line(input.info.name, describe(input.info));
   for (const TensorInfo& output : o.task.outputs) line("-> " + output.name, describe(output));
   line("verified",
@@ -176,7 +176,7 @@ Json to_json(const Outcome& o) {
   Json outputs = Json::array();
   for (const TensorInfo& output : o.task.outputs) outputs.push_back(tool::to_json(output));
   const Measurement& m = o.measured;
-  return {{"chain", o.task.tail.str()},
+  return {{"chain", o.task.chain},
           {"device", to_string(o.device)},
           {"gpu", o.gpu() == nullptr ? Json(nullptr) : tool::to_json(*o.gpu())},
           {"cpu_threads", o.system.cpu_threads},
@@ -238,7 +238,7 @@ void print_comparison(const std::vector<Outcome>& outcomes) {
     const std::string_view remark =
         is_first || are_apart(o, outcomes.front()) ? "" : "  (the spreads overlap: no difference is shown)";
     print_text("  {:.3f} x  {}  {}{}\n", o.seconds() / outcomes.front().seconds(), format_time(o.seconds()),
-               o.task.tail.str(), remark);
+               o.task.chain, remark);
   }
 }
 

@@ -62,7 +62,8 @@ void LaunchList::read_line(std::size_t number, const std::string& line) {
   try {
     std::vector<PlanTarget> targets;
     const Task task = parse_line(line, targets);
-    list_.push_back({task.tail, task.planned_outputs(), task.planned_inputs()});
+    list_.emplace_back(task.tail, task.planned_outputs(), task.planned_inputs());
+    chains_.push_back(task.chain);
     lines_.push_back(number);
     targets_.push_back(std::move(targets));
     is_failed_.push_back(false);
@@ -97,7 +98,7 @@ void LaunchList::prepare(const std::function<void(const Progress&)>& prepare,
     if (at.error != nullptr) fail(line_of(at.index), *at.error);
     if (!shows || at.done == at.total) return;
     write_message(fmt::format("{} of {}, the last in {}: {}", at.done, at.total, format_time(at.ms / 1e3),
-                              list_[line_of(at.index)].tail.str().substr(0, 60)));
+                              chains_[line_of(at.index)].substr(0, 60)));
   };
   const std::size_t refused = failed_;
   try {

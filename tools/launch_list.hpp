@@ -42,6 +42,7 @@ class LaunchList {
 
   std::string name_;
   std::vector<Preparation> list_;
+  std::vector<std::string> chains_;               // of `list_`, as text
   std::vector<std::size_t> lines_;                // of `list_`
   std::vector<std::vector<PlanTarget>> targets_;  // of `list_`: what --arch of the line names
   std::vector<bool> is_failed_;                   // of `list_`

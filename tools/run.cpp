@@ -71,7 +71,7 @@ void write_files(const Task& task, const HostData& data, const Targets& targets)
 }
 
 std::string results_text(const Task& task, const HostData& data, const Targets& targets, Device device) {
-  std::string text = fmt::format("{} on {}\n", task.tail.str(), to_string(device));
+  std::string text = fmt::format("{} on {}\n", task.chain, to_string(device));
   for (std::size_t i = 0; i < task.outputs.size(); ++i) {
     const TensorInfo& info = task.outputs[i];
     const std::string title = heading(fmt::format("{}: {}", info.name, describe(info)));
@@ -93,7 +93,7 @@ Json results_json(const Task& task, const HostData& data, const Targets& targets
     result["file"] = file == targets.end() ? Json(nullptr) : Json(file->second.string());
     results.push_back(std::move(result));
   }
-  return {{"chain", task.tail.str()}, {"device", to_string(device)}, {"results", std::move(results)}};
+  return {{"chain", task.chain}, {"device", to_string(device)}, {"results", std::move(results)}};
 }
 
 void run(const RunOptions& options) {

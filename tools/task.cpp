@@ -259,9 +259,12 @@ Input parse_input(const std::string& text) {
   return {info_of(spec), spec};
 }
 
+Epilogue by_position(const Epilogue& tail) { return tail.inputs(tail.inputs()); }
+
 Task make_task(const TaskOptions& options) {
   const Specs specs = parse_specs(options);
-  Task task{parse_with(options, specs).with(options.math), {}, {}, {}, {}};
+  const Epilogue written = parse_with(options, specs).with(options.math);
+  Task task{by_position(written), written.str(), {}, {}, {}, {}};
   refuse_unknown(specs, task.tail);
   for (const std::string& name : task.tail.inputs()) {
     const OperandSpec& spec = required(specs, name, false);
@@ -273,7 +276,7 @@ Task make_task(const TaskOptions& options) {
   choose_outputs(task, options);
   choose_in_place(task, options);
   if (options.gradient.empty()) return task;
-  return backward_task(task, gradient_of(task.tail, options), options.gradient);
+  return backward_task(task, gradient_of(written, options), options.gradient);
 }
 
 namespace {
@@ -286,14 +289,14 @@ Input random_input(const std::string& name, DType type, const Dims& shape) {
 }  // namespace
 
 Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt) {
-  Task task{gradient.backward, {}, {}, {}, {}, gradient};
+  Task task{gradient.backward, gradient.backward.str(), {}, {}, {}, {}, gradient};
   std::vector<TensorView> views;
   bool f64 = false;
   for (const Input& input : forward.inputs) {
     views.emplace_back(nullptr, input.info.dtype, input.info.shape);
     f64 = f64 || input.info.dtype == DType::f64;
   }
-  const std::vector<Dims> shapes = gradient.forward.result_shapes(views);
+  const std::vector<Dims> shapes = by_position(gradient.forward).result_shapes(views);
   const Chain chain = chain_of(gradient.forward);
   for (const GradientOperand& operand : gradient.operands) {
     if (operand.source == GradientSource::operand || operand.source == GradientSource::shape) {

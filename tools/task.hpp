@@ -38,7 +38,8 @@ struct Input {
 };
 
 struct Task {
-  Epilogue tail;
+  Epilogue tail;                                 ///< takes operands by position
+  std::string chain;                             ///< as text, for people
   std::vector<Input> inputs;                     ///< in the order of tail.inputs()
   std::vector<double> scalars;                   ///< in the order of tail.scalars()
   std::vector<TensorInfo> outputs;               ///< in the order of tail.results()
@@ -55,6 +56,8 @@ struct Task {
   Inspection inspect(const PlanTarget& target = {}) const;
 };
 
+/// The same chain, which takes operands by position as inputs() lists them: commands have looked up the names.
+Epilogue by_position(const Epilogue& tail);
 /// The backward pass of a task, with random data for what the forward pass leaves.
 Task backward_task(const Task& forward, const Gradient& gradient, const std::vector<std::string>& wrt);
 /// The gradient that --gradient asks for; what is wrong with that names the option.

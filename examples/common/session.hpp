@@ -36,9 +36,9 @@ struct Case {
   std::vector<ef::DType> results;  ///< types of the tail's results
   /// Strides of the results; empty: one of y's shape has y's strides, and the others are row-major.
   std::vector<ef::Dims> strides = {};
-  ef::Epilogue tail;
+  ef::Epilogue tail;                                     ///< takes operands by position: their order is stated
   std::vector<ef::TensorView> operands;                  ///< of the tail, after y
-  std::vector<double> scalars = {};                      ///< of a tail with random numbers
+  ef::Arguments scalars = {};                            ///< of a tail with random numbers
   std::function<void(const ef::OutputView& y)> produce;  ///< enqueues the library call
   std::function<void(const ef::OutputView& y, std::span<const ef::OutputView> out)> finish;  ///< enqueues the tail
   std::function<double(const ef::Dims& at)> expected;  ///< one value of y, recomputed on the host in double precision

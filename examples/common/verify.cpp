@@ -266,12 +266,13 @@ Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView
 }
 
 Verdict verify_whole(const ef::Epilogue& tail, std::span<const ef::OutputView> outputs,
-                     std::span<const ef::TensorView> inputs, std::span<const double> scalars) {
+                     std::span<const ef::TensorView> inputs, const ef::Arguments& scalars) {
   Values operands;
-  std::vector<ef::TensorView> given;
-  for (const ef::TensorView& input : inputs) {
+  ef::Arguments given = scalars;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ef::TensorView& input = inputs[i];
     operands.push_back(download(input.data, input.dtype, 0, count_of(input.shape)));
-    given.emplace_back(operands.back().data(), ef::DType::f64, input.shape);
+    given.emplace_back(tail.inputs().at(i), ef::TensorView(operands.back().data(), ef::DType::f64, input.shape));
   }
   Values want;
   std::vector<ef::OutputView> results;
@@ -279,7 +280,7 @@ Verdict verify_whole(const ef::Epilogue& tail, std::span<const ef::OutputView> o
     want.emplace_back(static_cast<std::size_t>(count_of(output.shape)));
     results.emplace_back(want.back().data(), ef::DType::f64, output.shape);
   }
-  ef::Engine(ef::Device::cpu()).launch(tail, nullptr, results, given, scalars);
+  ef::Engine(ef::Device::cpu()).launch(tail, nullptr, results, given);
   Verdict verdict;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const ef::OutputView& output = outputs[i];

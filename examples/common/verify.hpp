@@ -57,9 +57,9 @@ Verdict verify_groups(const Reference& reference, std::span<const ef::OutputView
                       std::span<const ef::TensorView> inputs);
 
 /// Recomputes all of all outputs, on the CPU device in f64: random numbers know where in their tensor they are. The
-/// tensors are dense and row-major.
+/// tensors are dense and row-major; `inputs` stand in the order of tail.inputs().
 Verdict verify_whole(const ef::Epilogue& tail, std::span<const ef::OutputView> outputs,
-                     std::span<const ef::TensorView> inputs, std::span<const double> scalars);
+                     std::span<const ef::TensorView> inputs, const ef::Arguments& scalars);
 
 /// Compares a few of the producer's results with `expected`, which computes one in double precision. In f32 the
 /// tolerance is too small for TF32, so it also shows that the library computed in f32. Both signs must occur among

@@ -12,9 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <epifuse/epilogue.hpp>
@@ -94,20 +92,6 @@ struct EngineOptions {
   /// folder that cannot be written is an Error(io) when the engine is made.
   std::optional<std::filesystem::path> line_info = std::nullopt;
 };
-
-/// An operand or a run-time scalar of a launch by its name: `{"x", view}`, `{"alpha", 0.5}`.
-struct Argument {
-  std::string name;
-  std::variant<TensorView, double> value;
-
-  Argument(std::string called, const TensorView& view) : name(std::move(called)), value(view) {}
-  template <class Number>
-  requires std::is_arithmetic_v<Number> Argument(std::string called, Number scalar)
-      : name(std::move(called)), value(static_cast<double>(scalar)) {}
-};
-/// All of them, in any order: `{{"x", c}, {"bias", b}, {"alpha", 0.5}}`. A missing, an unknown and a repeated name is
-/// an Error(invalid_argument), which suggests the nearest one.
-using Arguments = std::vector<Argument>;
 
 /// Counters since the engine was made. The log has those of the disk cache when the engine is destroyed
 /// (EPIFUSE_LOG=info).
@@ -209,6 +193,12 @@ struct Workspace {
 /// A launch to come, for Engine::prepare. The views' memory is neither read nor written, but their addresses decide how
 /// wide its accesses may be.
 struct Preparation {
+  /// Operands in the order of tail.inputs(), which somebody has stated (Epilogue::takes_inputs_by_position).
+  Preparation(Epilogue chain, std::vector<OutputView> results, std::vector<TensorView> operands)
+      : tail(std::move(chain)), outputs(std::move(results)), inputs(std::move(operands)) {}
+  /// By name. Throws Error(invalid_argument) for names that do not fit.
+  Preparation(const Epilogue& chain, std::vector<OutputView> results, const Arguments& operands);
+
   Epilogue tail;
   std::vector<OutputView> outputs;
   std::vector<TensorView> inputs;
@@ -250,8 +240,9 @@ class Engine {
 
   Device device() const noexcept;
 
-  /// Computes `tail` on `inputs` (in the order of tail.inputs(), or by name) into `outputs` (in the order of the
-  /// results). Inputs broadcast against each other as in NumPy. Each output has exactly its result's shape (without
+  /// Computes `tail` on `inputs` into `outputs` (in the order of the results). Two or more inputs are given by name, or
+  /// by position where the order of tail.inputs() is stated (Epilogue::takes_inputs_by_position); so are two or more
+  /// scalars. Inputs broadcast against each other as in NumPy. Each output has exactly its result's shape (without
   /// reductions the broadcast shape, else Epilogue::result_shapes) and may have any type and strides. An output may be
   /// the same view as an input (in place); any other overlap is refused. On a GPU an input is refused, too, that other
   /// elements of the results need than the one that is written over it: `sum(x * v, axis=1)` over `v`,

@@ -98,15 +98,16 @@ epifuse_status epifuse_tensor_dense(void* data, epifuse_dtype dtype, int32_t ran
 epifuse_status epifuse_epilogue_parse(const char* text, epifuse_epilogue** out);
 /* The same epilogue, computed with another exactness. */
 epifuse_status epifuse_epilogue_with_math(const epifuse_epilogue* epilogue, epifuse_math math, epifuse_epilogue** out);
-/* The same epilogue, whose launches take the operands in this order: `names` has each operand's name once. Without it
- * the order is that of their first use in the text, so that "x + bias" and "bias + x" differ. */
+/* The same epilogue, which takes the operands in this order: `names` has each operand's name once. Two or more operands
+ * need such a call, or a text that states their order, "input x, bias; x + bias". Without either, functions that take
+ * their tensors return EPIFUSE_INVALID_ARGUMENT: the order of first use differs between "x + bias" and "bias + x". */
 epifuse_status epifuse_epilogue_with_inputs(const epifuse_epilogue* epilogue, const char* const* names, size_t count,
                                             epifuse_epilogue** out);
 void epifuse_epilogue_free(epifuse_epilogue* epilogue);
-/* The chain as text, which parses to the same epilogue. */
+/* The chain as text, which parses to the same epilogue. It states the order of the operands where that is stated. */
 const char* epifuse_epilogue_text(const epifuse_epilogue* epilogue);
-/* Tensor operands, run-time scalars and results, in the order in which launches take them. The names' index must be
- * below the count; NULL otherwise. A NULL epilogue has none. */
+/* Tensor operands, run-time scalars and results, in the order in which launches take them: operands as stated, scalars
+ * as the text declares them. The names' index must be below the count; NULL otherwise. A NULL epilogue has none. */
 size_t epifuse_epilogue_input_count(const epifuse_epilogue* epilogue);
 const char* epifuse_epilogue_input_name(const epifuse_epilogue* epilogue, size_t index);
 size_t epifuse_epilogue_scalar_count(const epifuse_epilogue* epilogue);

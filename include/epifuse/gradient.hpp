@@ -39,6 +39,7 @@ struct Gradient {
   /// epilogue's own as promotion gives them, what is saved in the compute type, f32 or f64 (truth values as bool),
   /// whatever the type of the operands.
   std::vector<DType> forward_types(std::span<const TensorView> inputs) const;
+  std::vector<DType> forward_types(const Arguments& inputs) const;
 };
 
 struct GradientOptions {
@@ -53,6 +54,9 @@ struct GradientOptions {
 /// The backward pass reads what is in memory anyway and computes pointwise values again; docs/guide/training.md has the
 /// policy. Run-time scalars that it needs keep their names. It is an epilogue as any other: it has no gradient of its
 /// own only where an operation has none.
+///
+/// By position `forward` takes operands as `tail` does: where the order of tail.inputs() is stated. `backward` takes
+/// them as Gradient::operands lists them, and scalars in the order of backward.scalars(): these lists state an order.
 ///
 /// Throws Error(invalid_argument) for a name that is no operand, or is named twice, where no path of operations with a
 /// derivative leads from an operand to a result, and where backward would need an overwritten operand;

@@ -134,8 +134,11 @@ struct KernelResources {
 /// Views given here may have null pointers: they stand for memory that is aligned to 256 bytes and overlaps nothing.
 class Inspection {
  public:
-  /// Plans and emits; throws as Engine::launch does for what does not fit.
+  /// Plans and emits; throws as Engine::launch does for what does not fit. Two or more inputs are given by name, or by
+  /// position in a stated order.
   Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
+             const PlanTarget& target = {});
+  Inspection(const Epilogue& tail, std::span<const OutputView> outputs, const Arguments& inputs,
              const PlanTarget& target = {});
 
   const PlanSummary& plan() const noexcept { return plan_; }
@@ -200,7 +203,8 @@ struct SubchainOptions {
   bool in_f64 = false;
 };
 /// The part of `tail` that computes the values at `writes` (positions in Chain::values) in that order, from operands
-/// and from the values at `known`. Operands and scalars keep their names, the value at position 3 is called "v3".
+/// and from the values at `known`. Operands and scalars keep their names, the value at position 3 is called "v3". Its
+/// launches take operands by position as `reads` lists them, and scalars in the order of its scalars().
 /// Throws Error(invalid_argument) for positions that are none.
 Subchain subchain_of(const Epilogue& tail, std::span<const int> writes, std::span<const int> known,
                      const SubchainOptions& options = {});

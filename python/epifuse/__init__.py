@@ -1,7 +1,7 @@
 """EpiFuse: the chain of cheap operations after a GEMM or a convolution as one CUDA kernel.
 
     tail = epifuse.compile("(minimum(x, 0.5) + bias) * 2")
-    y = tail(conv, bias)                    # torch, CuPy and JAX on the GPU; NumPy and torch on the CPU
+    y = tail(conv, bias=bias)               # torch, CuPy and JAX on the GPU; NumPy and torch on the CPU
 
     @epifuse.fuse                           # the same, traced from a function
     def tail(x, bias):

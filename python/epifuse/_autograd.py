@@ -377,7 +377,7 @@ class _Call:
         like = _fake([_meta(one) for one in inputs], [], self.passes.forward, spelled)
         saved = [torch.empty_like(one, device=inputs[0].device) for one in like[len(self.targets) :]]
         launcher = launcher_for(self.passes.forward, spelled)
-        launcher.call((*inputs, *scalars), {}, (*self.targets, *saved), None)
+        launcher.launch((*inputs, *scalars), (*self.targets, *saved))
         return [*self.targets, *saved]
 
 

@@ -38,8 +38,9 @@ class Gradient:
     wrt: tuple[str, ...]
 
     def backward_arrays(self, inputs: Sequence[Any], results: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        """The arrays that `backward` takes, in its order. `inputs`: those of the forward call; `results`: all that it returned,
-        saved ones too; `gradients`: one per result of the chain (None for those that backward does not take)."""
+        """The arrays that `backward` takes, in its order. `inputs`: those of the forward call, in the order of
+        `forward.inputs`; `results`: all that it returned, saved ones too; `gradients`: one per result of the chain (None
+        for those that backward does not take)."""
         of = {"gradient": gradients, "result": results, "saved": results, "operand": inputs, "shape": inputs}
         return [of[operand.source][operand.index] for operand in self.operands]
 

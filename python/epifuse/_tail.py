@@ -25,9 +25,10 @@ compiling = _never
 class Tail:
     """A chain of operations as one kernel. Made by `compile` or `fuse`; immutable, and safe to call from any thread.
 
-    Calling it launches: arrays by position in the order of `inputs`, then run-time scalars as numbers in the order of
-    `scalars`, or all of them by name. Operands broadcast as in NumPy and may have any strides. All arrays lie on one
-    device: a GPU, or the CPU.
+    Calling it launches: arrays by name, `tail(x=conv, bias=b)`, and run-time scalars as numbers. The one operand that has no
+    name may stand in front by position, `tail(conv, bias=b)`. Where the text states an order, `input x, bias; …`, all
+    may: arrays in the order of `inputs`, then scalars in the order of `scalars`. Operands broadcast as in NumPy and may
+    have any strides. All arrays lie on one device: a GPU, or the CPU.
 
     out=    an array, or a sequence with one per result, of exactly the result's shape; it may be an operand (in place),
             on a GPU one that is read only where it is written; any other overlap is refused. Without it results are new arrays of the first array's framework, on its
@@ -44,19 +45,21 @@ class Tail:
     and for tensors that require grad where the chain has no gradient, epifuse.Error for what fails at run time.
     """
 
-    __slots__ = ("_launcher", "_call", "inputs", "scalars", "results", "dtypes", "text", "_source", "__weakref__")
+    __slots__ = ("_launcher", "_call", "_unordered", "_chain", "inputs", "scalars", "results", "dtypes", "text", "_source", "__weakref__")
 
     def __init__(self, launcher: Launcher, source: str | None = None) -> None:
         self._launcher = launcher
         self._call = launcher.call
+        self._unordered = launcher.unordered
         self.inputs = tuple(launcher.inputs)
         self.scalars = tuple(launcher.scalars)
         self.results = tuple(launcher.results)
         # Our names of the types of the results: None where the operands decide, "compute" for what the chain computes in.
         self.dtypes = tuple(launcher.dtypes)
-        self.text = launcher.text
+        self._chain = launcher.text  # of the operator under a tracer
+        self.text = launcher.stated_text
         # As it was given, where functions still have their names: gradients of pools differ from those of what they are made of.
-        self._source = launcher.text if source is None else source
+        self._source = self.text if source is None else source
 
     def __call__(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> Any:
         if compiling():
@@ -64,6 +67,10 @@ class Tail:
 
             return traced(self, arrays, named, out, dtype)
         return self._call(arrays, named, out, self._types(dtype))
+
+    def _launch(self, values: Sequence[Any], out: Any, dtype: Any) -> Any:
+        """A call by those who have looked up the order: operands, then run-time scalars."""
+        return self._launcher.launch(tuple(values), out, self._types(dtype))
 
     def prepare(self, *arrays: Any, out: Any = None, dtype: Any = None, **named: Any) -> None:
         """Compiles the kernel that such a call would launch (or loads it from the cache) and launches nothing: before
@@ -73,11 +80,12 @@ class Tail:
     def plan(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> Plan:
         """How such a call would run. Arrays may be descriptions, "f16[1024,8192]". `arch`: 90 for sm_90; by default
         that of the first GPU, else 90. Needs no GPU."""
+        return self._plan(self._operands(arrays, named), dtype, arch)
+
+    def _plan(self, operands, dtype, arch):
+        """Of operands in the order of `inputs`."""
         target = _target(arch)
-        inspection = self._launcher.inspect(
-            self._operands(arrays, named), self._types(dtype), *target
-        )
-        return Plan(self, inspection, target[0])
+        return Plan(self, self._launcher.inspect(operands, self._types(dtype), *target), target[0])
 
     def source(self, *arrays: Any, dtype: Any = None, arch: int | None = None, **named: Any) -> str:
         """The CUDA source of the kernel for such a call: one file that needs no header. Arguments as of plan()."""
@@ -94,15 +102,23 @@ class Tail:
             return None if dtype is None else dtype_names(dtype, len(self.results))
         return [None if own == "compute" else one for own, one in zip(self.dtypes, dtype_names(dtype, len(self.results)))]
 
+    def _by_name(self, arrays, named):
+        """All arguments by name. Without a stated order the one operand that has no name stands first."""
+        names = self.inputs + self.scalars
+        if self._unordered is not None and arrays:
+            names = tuple(name for name in names if name not in named)
+            if sum(name in self.inputs for name in names) > 1:
+                raise TypeError(self._unordered)
+        return {**dict(zip(names, arrays)), **named}
+
     def _operands(self, arrays, named):
-        values = dict(zip(self.inputs, arrays))
         unknown = [name for name in named if name not in self.inputs and name not in self.scalars]
         if unknown or len(arrays) > len(self.inputs):
             raise TypeError(
                 f"the chain's tensors are {', '.join(self.inputs)}; found {len(arrays)} by position and "
                 f"{', '.join(named) or 'none'} by name"
             )
-        values.update(named)
+        values = self._by_name(arrays, named)
         missing = [name for name in self.inputs if name not in values]
         if missing:
             raise TypeError(f"the operand '{missing[0]}' is missing; the chain takes: {', '.join(self.inputs)}")

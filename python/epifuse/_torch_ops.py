@@ -168,7 +168,7 @@ def _launch(inputs, scalars, chain, results, orders=""):
         ((dtype, order),) = zip(*_parse_results(results))
         for i in copies:  # the copy is nobody else's: the result may take its memory
             if _takes(inputs[i], dtype, order, inputs, chain):
-                launcher_for(chain, results).call((*inputs, *scalars), {}, inputs[i], None)
+                launcher_for(chain, results).launch((*inputs, *scalars), inputs[i])
                 return [inputs[i]]
     return _run(inputs, scalars, chain, results)
 
@@ -187,7 +187,7 @@ def _takes(copy, dtype, order, inputs, chain):
 def _launch_over(over, inputs, scalars, chain, results, position, orders=""):
     inputs, _ = _in_order(inputs, orders)
     operands = [*inputs[:position], over, *inputs[position:], *scalars]
-    launcher_for(chain, results).call(tuple(operands), {}, over, None)
+    launcher_for(chain, results).launch(tuple(operands), over)
 
 
 def _fake_in_order(inputs, scalars, chain, results, orders=""):
@@ -262,7 +262,9 @@ def _call(chain, names, scalar_names, fixed, arrays, named, out, dtypes):
 
 def traced(tail, arrays, named, out, dtype):
     """A call of a Tail while torch.compile traces: the operator instead of the launch."""
-    return _call(tail.text, tail.inputs, tail.scalars, tail.dtypes, arrays, named, out, tail._types(dtype))
+    if tail._unordered is not None:
+        arrays, named = (), tail._by_name(arrays, named)
+    return _call(tail._chain, tail.inputs, tail.scalars, tail.dtypes, arrays, named, out, tail._types(dtype))
 
 
 def _stored(value, dtype):

@@ -69,7 +69,7 @@ class Fused:
             return unfused(self._function, args, kwargs, self._dtype if dtype is None else dtype, out)
         tail, operands, calls = self._tail_for(args, kwargs)
         try:
-            return tail(*operands, out=out, dtype=self._dtype if dtype is None else dtype)
+            return tail._launch(operands, out, self._dtype if dtype is None else dtype)
         except ValueError as problem:
             raise as_called(problem, calls) from None
 
@@ -85,7 +85,7 @@ class Fused:
         """How such a call would run: Tail.plan of arrays."""
         tail, operands, calls = self._tail_for(args, kwargs)
         try:
-            return tail.plan(*operands[: len(tail.inputs)], dtype=dtype, arch=arch)
+            return tail._plan(operands[: len(tail.inputs)], dtype, arch)
         except ValueError as problem:
             raise as_called(problem, calls) from None
 

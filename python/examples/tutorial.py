@@ -140,7 +140,7 @@ print(min_bias_scale.tail(x, bias, 2.0))
 # What would run can be looked at, with or without a GPU. In a notebook a tail and a plan show as pictures.
 
 # %%
-print(TAILS["ConvMinBiasScale"].plan("f16[128,128,126,126]", "f32[128,1,1]"))
+print(TAILS["ConvMinBiasScale"].plan("f16[128,128,126,126]", bias="f32[128,1,1]"))
 
 # %% [markdown]
 # ## Times

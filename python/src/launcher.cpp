@@ -142,6 +142,17 @@ TensorView view_of_spec(const nb::tuple& spec) {
   return view;
 }
 
+// Without a statement of the order that the operands have by their first use.
+std::string without_statement(const std::string& text, const std::vector<std::string>& order) {
+  if (!text.starts_with("input ")) return text;
+  std::string rest = text.substr(text.find("; ") + 2);
+  try {
+    return Epilogue::parse(rest).inputs() == order ? rest : text;
+  } catch (const Error&) {
+    return text;
+  }
+}
+
 double number(const std::string& who, nb::handle object) {
   if (PyFloat_Check(object.ptr())) return PyFloat_AsDouble(object.ptr());
   const bool array = array_type(object).family != Family::none;
@@ -160,7 +171,15 @@ double number(const std::string& who, nb::handle object) {
 Launcher::Launcher(const std::string& text, const std::vector<std::string>& scalars,
                    const std::vector<std::optional<std::string>>& dtypes,
                    const std::vector<std::optional<std::vector<std::int64_t>>>& orders)
-    : tail_(Epilogue::parse(text, scalars)),
+    : Launcher(Epilogue::parse(text, scalars), dtypes, orders) {}
+
+// What is bound is in the tail's order from there on.
+Launcher::Launcher(const Epilogue& written, const std::vector<std::optional<std::string>>& dtypes,
+                   const std::vector<std::optional<std::vector<std::int64_t>>>& orders)
+    : tail_(written.inputs(written.inputs())),
+      stated_text_(written.str()),
+      text_(without_statement(stated_text_, tail_.inputs())),
+      is_ordered_(written.takes_inputs_by_position()),
       parameters_(tail_.inputs()),
       result_names_(tail_.results()),
       specs_(result_names_.size()),
@@ -188,30 +207,57 @@ std::vector<std::optional<std::string>> Launcher::dtypes() const {
   return names;
 }
 
-Launcher::Slots Launcher::bind(const nb::args& arguments, const nb::dict& named) const {
-  Slots slots(parameters_.size());
-  if (arguments.size() > slots.size()) {
-    throw nb::type_error(("the chain takes " + counted(slots.size(), "argument") + " (" + joined(parameters_) +
-                          "), but " + std::to_string(arguments.size()) + " were given")
-                             .c_str());
-  }
-  for (std::size_t i = 0; i < arguments.size(); ++i) slots[i] = arguments[i];
-  if (named.size() > 0) {
-    for (const auto [key, value] : named) {
-      const auto name = nb::cast<std::string>(key);
-      const auto it = std::ranges::find(parameters_, name);
-      if (it == parameters_.end())
-        throw nb::type_error(("the chain has no operand '" + name + "'; it has: " + joined(parameters_)).c_str());
-      nb::handle& slot = slots[static_cast<std::size_t>(it - parameters_.begin())];
-      if (slot.is_valid())
-        throw nb::type_error((who_[static_cast<std::size_t>(it - parameters_.begin())] + " is given twice").c_str());
-      slot = value;
-    }
-  }
+std::optional<std::string> Launcher::unordered() const {
+  if (is_ordered_) return std::nullopt;
+  std::string by_name;
+  for (const std::string& name : tail_.inputs()) by_name += (by_name.empty() ? "" : ", ") + name + "=…";
+  return "operands are given by position, but nothing states the order of this chain's (" + joined(tail_.inputs()) +
+         "): pass them by name, tail(" + by_name + ") (one may stay without), or state it in the text: 'input " +
+         joined(tail_.inputs()) + "; …'";
+}
+
+void Launcher::refuse_count(std::size_t given) const {
+  throw nb::type_error(("the chain takes " + counted(parameters_.size(), "argument") + " (" + joined(parameters_) +
+                        "), but " + std::to_string(given) + " were given")
+                           .c_str());
+}
+
+void Launcher::check_whole(const Slots& slots) const {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (!slots[i].is_valid())
       throw nb::type_error((who_[i] + " is missing; the chain takes: " + joined(parameters_)).c_str());
   }
+}
+
+Launcher::Slots Launcher::in_order(const nb::args& arguments) const {
+  if (arguments.size() > parameters_.size()) refuse_count(arguments.size());
+  Slots slots(parameters_.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) slots[i] = arguments[i];
+  check_whole(slots);
+  return slots;
+}
+
+Launcher::Slots Launcher::bind(const nb::args& arguments, const nb::dict& named) const {
+  Slots slots(parameters_.size());
+  for (const auto [key, value] : named) {
+    const auto name = nb::cast<std::string>(key);
+    const auto it = std::ranges::find(parameters_, name);
+    if (it == parameters_.end())
+      throw nb::type_error(("the chain has no operand '" + name + "'; it has: " + joined(parameters_)).c_str());
+    slots[static_cast<std::size_t>(it - parameters_.begin())] = value;
+  }
+  const auto operands = std::span(slots).first(tail_.inputs().size());
+  const auto is_free = [](nb::handle slot) { return !slot.is_valid(); };
+  if (!is_ordered_ && arguments.size() > 0 && std::ranges::count_if(operands, is_free) > 1)
+    throw nb::type_error(unordered()->c_str());
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    while (!is_ordered_ && place < slots.size() && slots[place].is_valid()) ++place;
+    if (place == slots.size()) refuse_count(arguments.size() + named.size());
+    if (slots[place].is_valid()) throw nb::type_error((who_[place] + " is given twice").c_str());
+    slots[place++] = arguments[i];
+  }
+  check_whole(slots);
   return slots;
 }
 
@@ -414,7 +460,14 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
 
 nb::object Launcher::call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
                           const nb::object& dtypes) const {
-  const Slots slots = bind(arguments, named);
+  return launched(bind(arguments, named), out, dtypes);
+}
+
+nb::object Launcher::launch(const nb::args& arguments, const nb::object& out, const nb::object& dtypes) const {
+  return launched(in_order(arguments), out, dtypes);
+}
+
+nb::object Launcher::launched(const Slots& slots, const nb::object& out, const nb::object& dtypes) const {
   for (const nb::handle slot : slots) {
     if (array_type(slot).family != Family::torch_subclass) continue;
     // A tracer's tensor, or one with rules of its own: PyTorch's dispatcher decides.
@@ -424,7 +477,7 @@ nb::object Launcher::call(const nb::args& arguments, const nb::dict& named, cons
 }
 
 nb::object Launcher::run(const nb::args& arguments) const {
-  return execute(bind(arguments, nb::dict()), nb::none(), nb::none(), Purpose::launch);
+  return execute(in_order(arguments), nb::none(), nb::none(), Purpose::launch);
 }
 
 void Launcher::prepare(const nb::args& arguments, const nb::dict& named, const nb::object& out,

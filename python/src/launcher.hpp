@@ -27,6 +27,10 @@ class Launcher {
            const std::vector<std::optional<std::vector<std::int64_t>>>& orders);
 
   const Epilogue& tail() const noexcept { return tail_; }
+  /// The chain in the text language, as logs tell it and operators of PyTorch have it.
+  const std::string& text() const noexcept { return text_; }
+  /// The same, which states the order of the operands where the given text does.
+  const std::string& stated_text() const noexcept { return stated_text_; }
   /// Tensor operands, then run-time scalars: the order of positional arguments.
   const std::vector<std::string>& parameters() const noexcept { return parameters_; }
 
@@ -44,11 +48,16 @@ class Launcher {
   /// The types of new results by our names, for operands of these types and numbers of dimensions.
   std::vector<std::string> result_types(const std::vector<std::string>& dtypes, const std::vector<int>& ranks) const;
 
-  /// The launch, arguments by position or name. `out`: none, an array, or a sequence with one per result. `dtypes`:
-  /// none or a list of names.
+  /// Why operands may not be given by position: nobody stated their order. Nothing where somebody did.
+  std::optional<std::string> unordered() const;
+
+  /// The launch as users call it, arguments by position or name. If nobody stated an order, at most one operand stands
+  /// by position: the one that has no name. `out`: none, an array, or a sequence with one per result. `dtypes`: none or
+  /// a list of names.
   nb::object call(const nb::args& arguments, const nb::dict& named, const nb::object& out,
                   const nb::object& dtypes) const;
-  /// The same for arguments by position alone.
+  /// The same for callers who know parameters(): all arguments in that order.
+  nb::object launch(const nb::args& arguments, const nb::object& out, const nb::object& dtypes) const;
   nb::object run(const nb::args& arguments) const;
   /// Compiles the kernel of such a launch, and launches nothing.
   void prepare(const nb::args& arguments, const nb::dict& named, const nb::object& out, const nb::object& dtypes) const;
@@ -58,7 +67,13 @@ class Launcher {
  private:
   enum class Purpose { launch, prepare };
   using Slots = std::vector<nb::handle>;
+  Launcher(const Epilogue& written, const std::vector<std::optional<std::string>>& dtypes,
+           const std::vector<std::optional<std::vector<std::int64_t>>>& orders);
   Slots bind(const nb::args& arguments, const nb::dict& named) const;
+  Slots in_order(const nb::args& arguments) const;
+  void check_whole(const Slots& slots) const;
+  [[noreturn]] void refuse_count(std::size_t given) const;
+  nb::object launched(const Slots& slots, const nb::object& out, const nb::object& dtypes) const;
   nb::object execute(const Slots& slots, const nb::object& out, const nb::object& dtypes, Purpose purpose) const;
   /// The call, if tensors of the same layouts have been here before; else nothing.
   nb::object repeat(const Slots& slots, const nb::object& out) const;
@@ -66,7 +81,10 @@ class Launcher {
   std::vector<DType> types_of(const std::vector<TensorView>& inputs, const std::vector<ResultSpec>& specs) const;
   std::vector<ResultSpec> specs_with(const nb::object& dtypes) const;
 
-  Epilogue tail_;
+  Epilogue tail_;  ///< takes operands by position, in the order of its inputs()
+  std::string stated_text_;
+  std::string text_;
+  bool is_ordered_;
   std::vector<std::string> parameters_;
   std::vector<std::string> who_;  ///< "operand 'x'", for errors
   std::vector<std::string> result_names_;

@@ -217,6 +217,13 @@ void bind_launcher(nb::module_& module) {
           nb::arg("arguments"), nb::arg("named"), nb::arg("out").none(), nb::arg("dtypes").none(),
           "Launches; see epifuse.Tail.")
       .def(
+          "launch",
+          [](const Launcher& self, const nb::tuple& arguments, const nb::object& out, const nb::object& dtypes) {
+            return self.launch(nb::borrow<nb::args>(arguments), out, dtypes);
+          },
+          nb::arg("arguments"), nb::arg("out").none(), nb::arg("dtypes") = nb::none(),
+          "The same for callers who know the order: operands, then run-time scalars.")
+      .def(
           "prepare",
           [](const Launcher& self, const nb::tuple& arguments, const nb::dict& named, const nb::object& out,
              const nb::object& dtypes) { self.prepare(nb::borrow<nb::args>(arguments), named, out, dtypes); },
@@ -248,7 +255,12 @@ void bind_launcher(nb::module_& module) {
           "is_elementwise", [](const Launcher& self) { return self.tail().is_elementwise(); },
           "No reductions and no shape operations.")
       .def_prop_ro(
-          "text", [](const Launcher& self) { return self.tail().str(); }, "The chain in the text language.");
+          "text", [](const Launcher& self) { return self.text(); }, "The chain in the text language.")
+      .def_prop_ro(
+          "stated_text", [](const Launcher& self) { return self.stated_text(); },
+          "The same, which states the order of the operands where the given text does.")
+      .def_prop_ro("unordered", &Launcher::unordered,
+                   "Why operands are not taken by position: nobody stated their order. None where somebody did.");
 }
 
 void bind_inspection(nb::module_& module) {

@@ -22,6 +22,7 @@ os.environ.setdefault(
 )  # JAX would take most of the GPU's memory from the other tests
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))  # level2.py, kernelbench.py
+sys.path.insert(0, str(ROOT / "python/tests/support"))
 
 
 def no_gpu():

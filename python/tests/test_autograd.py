@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 import gradient_cases as chains  # noqa: E402
 import gradients as support  # noqa: E402
 from chain_functions import run_chain  # noqa: E402
+from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
 
@@ -40,7 +41,7 @@ def reals(results):
 
 @pytest.mark.parametrize("text, shapes, values", CHAINS, ids=[text for text, _, _ in CHAINS])
 def test_gradcheck(text, shapes, values):
-    tail, given = epifuse.compile(text), operands(text, shapes, values)
+    tail, given = as_written(text), operands(text, shapes, values)
     arrays = [given[name].requires_grad_() for name in tail.inputs]
     assert torch.autograd.gradcheck(lambda *arrays: tuple(reals(tail(*arrays))), arrays, nondet_tol=0.0)
 
@@ -48,7 +49,7 @@ def test_gradcheck(text, shapes, values):
 @pytest.mark.parametrize("dtype", UNITS, ids=str)
 @pytest.mark.parametrize("text, shapes, values", CHAINS, ids=[text for text, _, _ in CHAINS])
 def test_gradients_in_the_types_of_storage(text, shapes, values, dtype):
-    tail, given = epifuse.compile(text), operands(text, shapes, values)
+    tail, given = as_written(text), operands(text, shapes, values)
     leaves = {name: one.to(dtype).requires_grad_() for name, one in given.items()}
     exact = {name: one.detach().double().requires_grad_() for name, one in leaves.items()}
     found = reals(tail(*(leaves[name] for name in tail.inputs)))
@@ -64,8 +65,8 @@ def test_gradients_in_the_types_of_storage(text, shapes, values, dtype):
 
 
 X, B = torch.linspace(-2, 2, 24).reshape(4, 6), torch.linspace(-1, 1, 6)
-GELU = epifuse.compile("gelu(x + b)")
-NORM = epifuse.compile("layer_norm(x, w, b)")
+GELU = as_written("gelu(x + b)")
+NORM = as_written("layer_norm(x, w, b)")
 
 
 def leaves(*tensors):
@@ -100,7 +101,7 @@ def test_broadcast_operands_get_sums():
 
 
 def test_run_time_scalars_and_names():
-    tail = epifuse.compile("scalar s; x * s + b * q", ["q"])
+    tail = as_written("scalar s; x * s + b * q", ["q"])
     x, b = leaves(X, B)
     tail(x, b=b, q=3.0, s=2.0).sum().backward()
     assert torch.equal(x.grad, torch.full_like(x, 2)) and torch.equal(b.grad, torch.full_like(b, 12))
@@ -116,7 +117,7 @@ def test_results_without_gradients():
 
 def test_an_operand_that_is_only_compared_has_none():
     x, b = leaves(X, B)
-    epifuse.compile("where(x > 0, b, 0)")(x, b).sum().backward()
+    as_written("where(x > 0, b, 0)")(x, b).sum().backward()
     assert x.grad is None and torch.equal(b.grad, (X > 0).sum(0).float())
 
 
@@ -183,11 +184,11 @@ def test_what_was_released_is_not_launched_with(tail, write):
 def test_operands_of_integers_and_truth_values_get_no_gradient():
     (x,) = leaves(X)
     ints, truth = torch.arange(24, dtype=torch.int32).reshape(4, 6), X > 0
-    tail = epifuse.compile("where(m, x * i, x)")
+    tail = as_written("where(m, x * i, x)")
     tail(*(dict(x=x, i=ints, m=truth)[name] for name in tail.inputs)).sum().backward()
     torch.testing.assert_close(x.grad, torch.where(truth, ints, 1).float())
     x.grad = None
-    positions = epifuse.compile("where(cast(x, i32) == i, x, 0)")  # nothing passes the cast and the comparison
+    positions = as_written("where(cast(x, i32) == i, x, 0)")  # nothing passes the cast and the comparison
     positions(*(dict(x=x, i=ints)[name] for name in positions.inputs)).sum().backward()
     torch.testing.assert_close(x.grad, (X.int() == ints).float())
 
@@ -202,7 +203,7 @@ def test_nothing_is_recorded_without_gradients():
 
 
 def test_in_place():
-    relu = epifuse.compile("relu(x + b)")
+    relu = as_written("relu(x + b)")
     x, b = leaves(X, B)
     h = x * 1
     assert relu(h, b, out=h) is h
@@ -232,7 +233,7 @@ def test_out():
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.backward()
     first, second = torch.empty_like(X), torch.empty_like(X)
-    epifuse.compile("return x * 2, x * b")(x, b, out=(first, second))
+    as_written("return x * 2, x * b")(x, b, out=(first, second))
     x.grad = None
     (first + second).sum().backward()
     torch.testing.assert_close(x.grad, (2 + B).expand_as(X))
@@ -254,13 +255,13 @@ def test_refused_before_anything_runs(text, message):
     x, b = leaves(X, B)
     before = launches()
     with pytest.raises(ValueError, match=re.escape(message)):
-        epifuse.compile(text)(x, b)
+        as_written(text)(x, b)
     assert launches() == before
 
 
 def agrees(text, **given):
     """Gradients of a tail against PyTorch's; how many kernels both passes were."""
-    tail = epifuse.compile(text)
+    tail = as_written(text)
     found, exact = ({name: one.clone().requires_grad_() for name, one in given.items()} for _ in range(2))
 
     def run():
@@ -301,7 +302,7 @@ def test_parts_compute_as_the_whole_does():
 
 def test_a_result_that_was_rounded_is_saved_where_that_matters():
     x, b = leaves(X.half() * 1.001, B.half() * 1.001)
-    largest = epifuse.compile("amax(x * b, axis=1)")(x, b)
+    largest = as_written("amax(x * b, axis=1)")(x, b)
     largest.sum().backward()
     assert (x.grad != 0).sum() == 4
     (x,) = leaves(X)

@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.autograd.forward_ad as forward  # noqa: E402
+from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
 
@@ -32,7 +33,7 @@ def test_every_array_of_out_is_told_of():
 
 
 def test_tensors_with_tangents_are_refused():
-    tail = epifuse.compile("sigmoid(x) * y")
+    tail = as_written("sigmoid(x) * y")
     x, y = torch.ones(4), torch.ones(4)
     tail(x, y)  # remembered
     with forward.dual_level():

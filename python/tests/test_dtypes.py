@@ -95,4 +95,4 @@ def test_names_of_others_in_a_chain():
     for ours, theirs in (("f16", "half"), ("bf16", "bfloat16"), ("u16", "uint16"), ("f8e8m0", "e8m0"), ("i32", "int")):
         found = epifuse.compile(f"cast(x, {theirs})")(x)
         np.testing.assert_array_equal(found, epifuse.compile(f"cast(x, {ours})")(x))
-    assert float(epifuse.compile("half + int")(x, x)[0]) == 2.5  # no words of the language
+    assert float(epifuse.compile("half + int")(half=x, int=x)[0]) == 2.5  # no words of the language

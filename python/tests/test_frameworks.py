@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from tails import as_written
 
 import epifuse
 
-TAIL = epifuse.compile("relu(x) + bias")
+TAIL = as_written("relu(x) + bias")
 
 
 def test_jax():

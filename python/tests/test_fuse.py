@@ -107,6 +107,6 @@ def test_inspection():
         return x + bias
 
     assert tail.__doc__ == "Adds a bias." and "fuse of" in repr(tail)
-    assert tail.tail(X, BIAS).text == "x + bias"
+    assert tail.tail(X, BIAS).text == "input x, bias; x + bias"  # the order of the signature
     assert "__global__" in tail.source(X, BIAS)
     assert tail.plan(X, BIAS).elements == X.size

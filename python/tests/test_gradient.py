@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 import gradients as support  # noqa: E402
 from gradient_cases import BY_CHANNEL, CHANNELS, COMPOSITES, OPERATIONS, POSITIVE, REDUCTIONS, ROWS, XB, used_by  # noqa: E402
+from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
 
@@ -67,14 +68,14 @@ def test_random_chains(first):
 
 
 def test_casts_pass_gradients_on():
-    gradient = epifuse.gradient(epifuse.compile("cast(x, f16) * b"), "x")
+    gradient = epifuse.gradient(as_written("cast(x, f16) * b"), "x")
     dout, b = torch.randn(5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
     arrays = gradient.backward_arrays([b, b], [b], [dout])
     assert torch.equal(gradient.backward(*arrays), dout * b)
 
 
 def test_run_time_scalars_keep_their_names():
-    gradient = epifuse.gradient(epifuse.compile("scalar q, s; x * s + b * q"), ["x", "b"])  # used in another order
+    gradient = epifuse.gradient(as_written("scalar q, s; x * s + b * q"), ["x", "b"])  # used in another order
     x, b = torch.ones(3, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64)
     assert torch.equal(gradient.forward(x, b, q=5, s=3), 3 * x + 5 * b)
     dx, db = gradient.backward(*gradient.backward_arrays([x, b], [x], [x]), q=5, s=3)
@@ -137,7 +138,7 @@ def test_positions_have_no_gradient():
 
 @pytest.mark.parametrize("dtype, name", [(torch.int32, "i32"), (torch.uint8, "u8"), (torch.bool, "bool")], ids=str)
 def test_operands_of_integers_have_no_gradient(dtype, name):
-    gradient = epifuse.gradient(epifuse.compile("x * b"), ["x", "b"])
+    gradient = epifuse.gradient(as_written("x * b"), ["x", "b"])
     x, b = torch.ones(3), torch.ones(3, dtype=dtype)
     with pytest.raises(ValueError, match=f"operand 'b' is {name}: integers and truth values have no gradient"):
         gradient.backward_dtypes([x, b])
@@ -162,7 +163,7 @@ def test_the_gradient_of_a_gradient():
 
 
 def test_gradients_have_the_types_of_their_operands():
-    gradient = epifuse.gradient(epifuse.compile("relu(x * w + b)"), ["x", "b"])
+    gradient = epifuse.gradient(as_written("relu(x * w + b)"), ["x", "b"])
     x, w, b = torch.randn(3, 5).half(), torch.randn(5), torch.randn(5).bfloat16()
     y = gradient.forward(x, w, b)
     arrays = gradient.backward_arrays([x, w, b], [y], [torch.ones_like(y)])
@@ -193,7 +194,7 @@ def test_gradients_of_halves_are_as_near_as_pytorchs(text, dtype, how):
         operands = [one.clone().requires_grad_() for one in operands]
         return torch.autograd.grad(NEAR[text](*operands), operands[0], dout.to(operands[0].dtype))[0]
 
-    tail = epifuse.compile(text)
+    tail = as_written(text)
     inputs = [dict(zip("xwb", given))[name] for name in tail.inputs]
     if how == "gradient":
         gradient = epifuse.gradient(tail, "x")
@@ -213,7 +214,7 @@ def test_gradients_of_halves_are_as_near_as_pytorchs(text, dtype, how):
 
 def test_the_types_of_what_is_saved():
     def saved(text, given, **options):
-        gradient = epifuse.gradient(epifuse.compile(text), "x")
+        gradient = epifuse.gradient(as_written(text), "x")
         x = torch.randn(4, 6).to(given)
         found = gradient.forward(*[x] * len(gradient.forward.inputs), **options)
         return [one.dtype for one in (found if isinstance(found, tuple) else (found,))]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tails import as_written
 
 import epifuse
 
@@ -68,7 +69,7 @@ def test_numbers_at_and_beside_what_decides(source, dtype):
 def test_packed_is_read_as_the_numbers_that_it_holds(dtype):
     data = np.arange(256, dtype=np.uint8).reshape(8, 32)
     x = np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)
-    found = epifuse.compile("q * 2 + x")(epifuse.Packed(data, dtype), x)
+    found = as_written("q * 2 + x")(epifuse.Packed(data, dtype), x)
     np.testing.assert_array_equal(found, numbers(data, dtype) * 2 + x)
 
 
@@ -81,7 +82,7 @@ def test_out_may_be_packed():
 def test_weights_of_4_bits_by_group():
     random = np.random.default_rng(2)
     data, s = random.integers(0, 256, (16, 64), np.uint8), random.uniform(0.5, 2, (16, 4)).astype(np.float32)
-    found = epifuse.compile("dequantize(q, s, 32)")(epifuse.Packed(data, "i4"), s)
+    found = as_written("dequantize(q, s, 32)")(epifuse.Packed(data, "i4"), s)
     np.testing.assert_array_equal(found, numbers(data, "i4") * s.repeat(32, axis=1))
 
 
@@ -102,7 +103,7 @@ def test_nvfp4(columns):
     x[3] = 0
     x *= np.exp2(np.random.default_rng(4).integers(-12, 3, (64, 1))).astype(np.float32)
     scale = np.float32(448 * 6) / np.abs(x).max()
-    q, s = epifuse.compile("q, s = nv_quantize(x, g); return q, s")(x, np.float32(scale).reshape(1))
+    q, s = as_written("q, s = nv_quantize(x, g); return q, s")(x, np.float32(scale).reshape(1))
     blocks = x.reshape(64, -1, 16)
     scales = (np.abs(blocks).max(-1) / np.float32(6) * scale).astype(E4M3)
     numeric = scales.astype(np.float32)[..., None]
@@ -110,7 +111,7 @@ def test_nvfp4(columns):
         inverse = np.where(numeric > 0, scale / numeric, np.float32(0))
     np.testing.assert_array_equal(s.view(np.uint8), scales.view(np.uint8))
     np.testing.assert_array_equal(q, packed(codes_of((blocks * inverse).reshape(x.shape), "f4e2m1")))
-    back = epifuse.compile("dequantize(q, s, 16) / g")(epifuse.Packed(q, "f4e2m1"), s, np.float32(scale).reshape(1))
+    back = as_written("dequantize(q, s, 16) / g")(epifuse.Packed(q, "f4e2m1"), s, np.float32(scale).reshape(1))
     # Half of the widest step, from 4 to 6, and what e4m3 takes from a scale.
     bound = np.abs(blocks).max(-1, keepdims=True) * (1 / 6 + 1 / 16) + 2.0**-9 / scale * 6
     assert (np.abs(back.reshape(blocks.shape) - blocks) <= bound).all()

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.nn.functional as F  # noqa: E402
 from conftest import ROOT  # noqa: E402
+from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
 from epifuse._arrays import NAMES  # noqa: E402
@@ -196,22 +197,22 @@ def test_of_random_programs():
 
 def test_calls_allocate_these_types():
     x, b = torch.ones(2, 3, dtype=torch.float16), torch.ones(3)
-    assert epifuse.compile("x + b")(x, b).dtype == torch.float32
-    assert epifuse.compile("x + b")(x, b.half()).dtype == torch.float16
-    assert epifuse.compile("x + b")(x, torch.tensor(1.0)).dtype == torch.float16
-    assert epifuse.compile("x + b", dtype="f16")(x, b).dtype == torch.float16
-    assert epifuse.compile("x + b")(x, b, dtype="bf16").dtype == torch.bfloat16
+    assert as_written("x + b")(x, b).dtype == torch.float32
+    assert as_written("x + b")(x, b.half()).dtype == torch.float16
+    assert as_written("x + b")(x, torch.tensor(1.0)).dtype == torch.float16
+    assert as_written("x + b", dtype="f16")(x, b).dtype == torch.float16
+    assert as_written("x + b")(x, b, dtype="bf16").dtype == torch.bfloat16
     out = torch.empty(2, 3, dtype=torch.bfloat16)
-    assert epifuse.compile("x + b")(x, b, out=out) is out
+    assert as_written("x + b")(x, b, out=out) is out
     cast, largest = epifuse.compile("s = amax(x); return cast(x / s, f8e4m3), s")(x)
     assert (cast.dtype, largest.dtype) == (torch.float8_e4m3fn, torch.float16)
-    assert "write  out              f32" in epifuse.compile("x + b").source("f16[2,3]", "f32[3]")
+    assert "write  out              f32" in as_written("x + b").source("f16[2,3]", "f32[3]")
 
 
 def test_integers_stay_integers():
     n = torch.tensor([2**31 - 1, -(2**31), 16777217, 3], dtype=torch.int32)
     one = torch.ones(4, dtype=torch.int32)
-    assert torch.equal(epifuse.compile("n - m")(n - one, one), n - one - one)
+    assert torch.equal(as_written("n - m")(n - one, one), n - one - one)
     wide = torch.tensor([2**53 - 1, -(2**53) + 1, 2**31, 5])
     result = epifuse.compile("n + 1")(wide)
     assert torch.equal(result, wide + 1) and result.dtype == torch.int64
@@ -229,7 +230,7 @@ def test_fused_functions_give_the_types_of_eager():
 
 
 def test_the_fake_operator_gives_the_same_types():
-    tail = epifuse.compile("return x + b, n + n, x > 0, n / 2")
+    tail = as_written("return x + b, n + n, x > 0, n / 2")
 
     @torch.compile(fullgraph=True, backend="eager")
     def function(x, b, n):

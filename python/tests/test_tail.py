@@ -10,10 +10,11 @@ import threading
 
 import numpy as np
 import pytest
+from tails import as_written
 
 import epifuse
 
-TAIL = epifuse.compile("(minimum(x, 0.5) + bias) * 2")
+TAIL = as_written("(minimum(x, 0.5) + bias) * 2")
 
 
 def operands(shape=(4, 8, 6), seed=0):
@@ -40,8 +41,72 @@ def test_run_time_scalars():
     np.testing.assert_array_equal(tail(x, beta=np.float64(0.5), alpha=True), x + 0.5)
 
 
+UNORDERED = (
+    "operands are given by position, but nothing states the order of this chain's (bias, x): pass them by name, "
+    "tail(bias=…, x=…) (one may stay without), or state it in the text: 'input bias, x; …'"
+)
+
+
+def test_operands_by_position_need_a_stated_order():
+    x, bias = operands()
+    tail = epifuse.compile("-bias + x")
+    for call in (
+        lambda: tail(x, bias),
+        lambda: tail(x),
+        lambda: tail(x, bias, out=x.copy()),
+        lambda: tail.prepare(x, bias),
+        lambda: tail.plan(x, bias),
+        lambda: tail.source("f32[3]", "f32[3]"),
+        lambda: epifuse.gradient(tail, "x").forward(x, bias),
+    ):
+        with pytest.raises(TypeError, match=re.escape(UNORDERED)):
+            call()
+    stated = epifuse.compile("input x, bias; -bias + x")
+    for y in (
+        tail(x=x, bias=bias),
+        tail(x, bias=bias),  # the one that has no name
+        tail(bias, x=x),
+        stated(x, bias),
+        epifuse.compile(stated.text)(x, bias),
+        pickle.loads(pickle.dumps(stated))(x, bias),
+        pickle.loads(pickle.dumps(tail))(x, bias=bias),
+    ):
+        np.testing.assert_array_equal(y, x - bias)
+    tail.prepare(x, bias=bias)
+    assert tail.plan("f16[4,3]", bias="f64[3]").summary["operands"][0]["name"] in ("x", "bias")
+    assert tail.source(x, bias=bias) == tail.source(bias=bias, x=x)
+    gradient = epifuse.gradient(tail, "x")
+    dx = gradient.backward(*gradient.backward_arrays((bias, x), (x,), (x,)))  # as gradient.operands lists them
+    np.testing.assert_array_equal(dx, x)
+
+
+def test_run_time_scalars_follow_the_one_operand_without_a_name():
+    x, bias = operands()
+    tail = epifuse.compile("scalar a, b; bias * b + x * a")
+    np.testing.assert_array_equal(tail(x, 2, 3, bias=bias), bias * 3 + x * 2)
+    np.testing.assert_array_equal(tail(x, 3, bias=bias, a=2), bias * 3 + x * 2)
+    np.testing.assert_array_equal(tail(2, 3, x=x, bias=bias), bias * 3 + x * 2)
+    with pytest.raises(TypeError, match="takes 4 arguments .*, but 5 were given"):
+        tail(x, 2, 3, 4, bias=bias)
+    with pytest.raises(TypeError, match="scalar 'b' is missing"):
+        tail(x, 2, bias=bias)
+    with pytest.raises(TypeError, match="nothing states the order"):
+        tail(x, bias, 2, 3)
+
+
+def test_fused_functions_take_their_signatures_order():
+    x, bias = operands()
+
+    @epifuse.fuse
+    def tail(x, bias):
+        return -bias + x
+
+    np.testing.assert_array_equal(tail(x, bias), x - bias)
+    assert "iteration space" in repr(tail.plan(x, bias))
+
+
 def test_several_results_and_their_types():
-    tail = epifuse.compile("t = x + bias; return relu(t), t > 0")
+    tail = as_written("t = x + bias; return relu(t), t > 0")
     x, bias = operands()
     y, positive = tail(x, bias)
     np.testing.assert_array_equal(y, np.maximum(x + bias, 0))
@@ -173,7 +238,7 @@ def test_plan_source_and_pictures():
     assert "__global__" in source
     page = TAIL._repr_html_()
     assert "minimum" in page and page.count("<rect") == len(TAIL.values()) + 1
-    assert repr(TAIL) == "<epifuse.Tail (x, bias) -> out: (minimum(x, 0.5) + bias) * 2>"
+    assert repr(TAIL) == "<epifuse.Tail (x, bias) -> out: input x, bias; (minimum(x, 0.5) + bias) * 2>"
 
 
 def test_ptx():

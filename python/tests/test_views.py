@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch.nn.functional as F  # noqa: E402
+from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
 from epifuse import _views  # noqa: E402
@@ -88,7 +89,7 @@ def test_random_chains_agree_with_pytorch():
     refused = 0
     for _ in range(4000):
         text, tensors, wanted = drawn(rng)
-        tail = epifuse.compile(text)
+        tail = as_written(text)
         try:
             found = tail(**{name: tensors[name] for name in tail.inputs})
         except ValueError as problem:
@@ -234,7 +235,7 @@ def test_a_slice_before_the_call_has_a_gradient():
 def test_a_gradient_that_no_chain_computes_is_refused(chain):
     x, w = X.clone().requires_grad_(), torch.ones(4, requires_grad=True)
     with pytest.raises(ValueError, match="of a slice is joined from pieces, .* slice before the call"):
-        epifuse.compile(chain)(*(x, w)[: 1 + ("w" in chain)])
+        as_written(chain)(*(x, w)[: 1 + ("w" in chain)])
 
 
 def test_gradients_of_views_that_keep_all_elements():

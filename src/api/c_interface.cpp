@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
+#include <spdlog/fmt/ranges.h>
+
 #include <epifuse/engine.hpp>
 #include <epifuse/epilogue.hpp>
 #include <epifuse/error.hpp>
 #include <epifuse/inspect.hpp>
 
+#include "api/arguments.hpp"
 #include "base/text.hpp"
 
 namespace ef = epifuse;
@@ -131,6 +134,15 @@ struct Launch {
   std::span<const double> scalars;
 };
 
+// The epilogue of a call that gives operands in a list.
+const ef::Epilogue& ordered(const epifuse_epilogue* epilogue) {
+  const ef::Epilogue& tail = needed(epilogue, "the epilogue").tail;
+  if (!tail.takes_inputs_by_position())
+    ef::refuse_positions(tail, fmt::format("state it with epifuse_epilogue_with_inputs() or in the text: 'input {}; …'",
+                                           fmt::join(tail.inputs(), ", ")));
+  return tail;
+}
+
 const char* name_at(const std::vector<std::string>& names, std::size_t index) noexcept {
   return index < names.size() ? names[index].c_str() : nullptr;
 }
@@ -157,7 +169,7 @@ epifuse_status described(const epifuse_epilogue* epilogue, const epifuse_launch*
   return guarded([&] {
     char*& place = needed(out, "the place for the text");
     const Launch given(launch);
-    const ef::Inspection inspection(needed(epilogue, "the epilogue").tail, given.outputs, given.inputs,
+    const ef::Inspection inspection(ordered(epilogue), given.outputs, given.inputs,
                                     ef::PlanTarget{.architecture = architecture});
     place = text_of(describe(inspection));
   });
@@ -245,7 +257,7 @@ epifuse_status epifuse_epilogue_results(const epifuse_epilogue* epilogue, const 
                                         size_t input_count, epifuse_tensor* results) {
   return guarded([&] {
     needed(results, "the place for the results");
-    const ef::Epilogue& tail = needed(epilogue, "the epilogue").tail;
+    const ef::Epilogue& tail = ordered(epilogue);
     const std::vector<ef::TensorView> views = views_of<ef::TensorView>(inputs, input_count, "input");
     const std::vector<ef::Dims> shapes = tail.result_shapes(views);
     const std::vector<ef::DType> types = tail.result_types(views);
@@ -322,7 +334,7 @@ epifuse_status epifuse_engine_launch(epifuse_engine* engine, const epifuse_epilo
   return guarded([&] {
     const Launch given(launch);
     ef::Engine& runs = needed(engine, "the engine").engine;
-    const ef::Epilogue& tail = needed(epilogue, "the epilogue").tail;
+    const ef::Epilogue& tail = ordered(epilogue);
     const auto stream = static_cast<ef::Stream>(given.raw.stream);
     if (given.raw.workspace == nullptr && given.raw.workspace_bytes == 0) {
       runs.launch(tail, stream, given.outputs, given.inputs, given.scalars);
@@ -337,7 +349,7 @@ epifuse_status epifuse_engine_prepare(epifuse_engine* engine, const epifuse_epil
                                       const epifuse_launch* launch) {
   return guarded([&] {
     const Launch given(launch);
-    needed(engine, "the engine").engine.prepare(needed(epilogue, "the epilogue").tail, given.outputs, given.inputs);
+    needed(engine, "the engine").engine.prepare(ordered(epilogue), given.outputs, given.inputs);
   });
 }
 
@@ -347,7 +359,7 @@ epifuse_status epifuse_engine_workspace_bytes(epifuse_engine* engine, const epif
     std::size_t& place = needed(out, "the place for the bytes");
     const Launch given(launch);
     ef::Engine& runs = needed(engine, "the engine").engine;
-    place = runs.workspace_bytes(needed(epilogue, "the epilogue").tail, given.outputs, given.inputs);
+    place = runs.workspace_bytes(ordered(epilogue), given.outputs, given.inputs);
   });
 }
 

@@ -1,4 +1,4 @@
-// The public Engine: checks that need no device, names to positions, and the choice of the device.
+// The public Engine: checks that need no device, and the choice of the device.
 #include <algorithm>
 #include <charconv>
 #include <exception>
@@ -8,11 +8,11 @@
 
 #include <epifuse/engine.hpp>
 
+#include "api/arguments.hpp"
 #include "api/engine_impl.hpp"
 #include "api/prepare_each.hpp"
 #include "api/products.hpp"
 #include "api/remembered.hpp"
-#include "base/inline_vector.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "ir/program.hpp"
@@ -20,86 +20,9 @@
 #include "runtime/device.hpp"
 
 namespace epifuse {
-namespace {
 
 using base::fail;
 using enum ErrorCode;
-
-struct Positional {
-  base::InlineVector<TensorView, 8> inputs;
-  base::InlineVector<double, 8> scalars;
-};
-
-// The position of an argument among `names`. `others` are the names of the other kind.
-std::size_t place_of(const Argument& argument, const std::vector<std::string>& names,
-                     const std::vector<std::string>& others, bool is_tensor) {
-  const auto it = std::ranges::find(names, argument.name);
-  if (it != names.end()) return static_cast<std::size_t>(it - names.begin());
-  const std::string name = base::shown(argument.name);
-  if (std::ranges::find(others, argument.name) != others.end()) {
-    if (is_tensor) {
-      fail(invalid_argument, "'{}' is a run-time scalar of the chain, but a tensor is given for it; expected a number",
-           name);
-    }
-    fail(invalid_argument,
-         "'{}' is a tensor operand of the chain, but a number is given for it; give a view, or make it a scalar: "
-         "ef::scalar(\"{}\"), "
-         "in text 'scalar {};'",
-         name, name, name);
-  }
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const auto suggestion = base::nearest(argument.name, known);
-  fail(invalid_argument, "the chain has no {} '{}'{}; it has: {}", is_tensor ? "operand" : "scalar", name,
-       suggestion ? fmt::format(" (did you mean '{}'?)", *suggestion) : "",
-       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
-}
-
-void refuse_missing(const std::vector<std::string>& names, std::span<const bool> found, std::string_view what) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!found[i]) fail(invalid_argument, "the {} '{}' of the chain is missing", what, names[i]);
-  }
-}
-
-// Named arguments in the chain's order. Scalars are values that a kernel does not depend on: only launches need them.
-Positional in_order(const Epilogue& tail, const Arguments& arguments, bool needs_scalars) {
-  Positional result{base::InlineVector<TensorView, 8>(tail.inputs().size()),
-                    base::InlineVector<double, 8>(tail.scalars().size(), 0.0)};
-  base::InlineVector<bool, 16> has_input(tail.inputs().size(), false);
-  base::InlineVector<bool, 16> has_scalar(tail.scalars().size(), false);
-  for (const Argument& argument : arguments) {
-    const auto* view = std::get_if<TensorView>(&argument.value);
-    const bool is_tensor = view != nullptr;
-    const std::size_t at = is_tensor ? place_of(argument, tail.inputs(), tail.scalars(), true)
-                                     : place_of(argument, tail.scalars(), tail.inputs(), false);
-    bool& found = is_tensor ? has_input[at] : has_scalar[at];
-    if (found) fail(invalid_argument, "the {} '{}' is given twice", is_tensor ? "operand" : "scalar", argument.name);
-    found = true;
-    if (is_tensor) {
-      result.inputs[at] = *view;
-    } else {
-      result.scalars[at] = std::get<double>(argument.value);
-    }
-  }
-  refuse_missing(tail.inputs(), has_input, "operand");
-  if (needs_scalars) refuse_missing(tail.scalars(), has_scalar, "scalar");
-  return result;
-}
-
-void check_scalars(const ir::Program& program, std::span<const double> scalars) {
-  if (scalars.size() == program.scalars().size()) {
-    for (const ir::Value value : program.generated()) {
-      if (program.node(value).op != ir::Op::rand_like) continue;
-      ir::random_word(program, program.node(value).args[1], scalars);
-      ir::random_word(program, program.node(value).args[2], scalars);
-    }
-    return;
-  }
-  fail(invalid_argument, "the chain takes {} run-time scalar{} ({}), but {} {} given", program.scalars().size(),
-       program.scalars().size() == 1 ? "" : "s", fmt::join(program.scalars(), ", "), scalars.size(),
-       scalars.size() == 1 ? "was" : "were");
-}
-
-}  // namespace
 
 std::size_t dense_bytes(DType dtype, const Dims& shape) noexcept {
   std::size_t elements = 1;
@@ -187,7 +110,19 @@ void Array::download(void* host) const {
 
 // ---- Engine
 
+Preparation::Preparation(const Epilogue& chain, std::vector<OutputView> results, const Arguments& operands)
+    : tail(chain.inputs(chain.inputs())), outputs(std::move(results)) {
+  const Positional given = in_order(chain, operands, false);
+  inputs.assign(given.inputs.begin(), given.inputs.end());
+}
+
 namespace {
+
+void check_positions(const Epilogue& tail, std::span<const double> scalars) {
+  check_input_order(tail);
+  check_scalar_order(tail);
+  check_scalars(tail.program(), scalars);
+}
 
 // Devices know no views: a chain that has some is the chain that these become with the request's tensors.
 class WithoutViews : public DeviceEngine {
@@ -256,41 +191,45 @@ Device Engine::device() const noexcept { return impl_->device(); }
 
 void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::span<const TensorView> inputs,
                     std::span<const double> scalars) {
-  check_scalars(tail.program(), scalars);
+  check_positions(tail, scalars);
   impl_->launch({tail.program(), stream, outputs.views(), inputs, scalars, nullptr});
 }
 
 void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, std::span<const TensorView> inputs,
                     std::span<const double> scalars, const Workspace& workspace) {
-  check_scalars(tail.program(), scalars);
+  check_positions(tail, scalars);
   impl_->launch({tail.program(), stream, outputs.views(), inputs, scalars, &workspace});
 }
 
 void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, const Arguments& arguments) {
   const Positional given = in_order(tail, arguments, true);
-  launch(tail, stream, outputs, given.inputs, given.scalars);
+  check_scalars(tail.program(), given.scalars);
+  impl_->launch({tail.program(), stream, outputs.views(), given.inputs, given.scalars, nullptr});
 }
 
 void Engine::launch(const Epilogue& tail, Stream stream, const Outputs& outputs, const Arguments& arguments,
                     const Workspace& workspace) {
   const Positional given = in_order(tail, arguments, true);
-  launch(tail, stream, outputs, given.inputs, given.scalars, workspace);
+  check_scalars(tail.program(), given.scalars);
+  impl_->launch({tail.program(), stream, outputs.views(), given.inputs, given.scalars, &workspace});
 }
 
 std::size_t Engine::workspace_bytes(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs) {
+  check_input_order(tail);
   return impl_->workspace_bytes(tail.program(), outputs.views(), inputs);
 }
 
 std::size_t Engine::workspace_bytes(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments) {
-  return workspace_bytes(tail, outputs, std::span<const TensorView>(in_order(tail, arguments, false).inputs));
+  return impl_->workspace_bytes(tail.program(), outputs.views(), in_order(tail, arguments, false).inputs);
 }
 
 void Engine::prepare(const Epilogue& tail, const Outputs& outputs, std::span<const TensorView> inputs) {
+  check_input_order(tail);
   impl_->prepare({tail.program(), nullptr, outputs.views(), inputs, {}, nullptr});
 }
 
 void Engine::prepare(const Epilogue& tail, const Outputs& outputs, const Arguments& arguments) {
-  prepare(tail, outputs, std::span<const TensorView>(in_order(tail, arguments, false).inputs));
+  impl_->prepare({tail.program(), nullptr, outputs.views(), in_order(tail, arguments, false).inputs, {}, nullptr});
 }
 
 void Engine::prepare(std::span<const Preparation> list, const std::function<void(const PreparationProgress&)>& progress,
@@ -298,6 +237,7 @@ void Engine::prepare(std::span<const Preparation> list, const std::function<void
   prepare_each(
       list.size(), threads,
       [&](std::size_t i) {
+        check_input_order(list[i].tail);
         impl_->prepare({list[i].tail.program(), nullptr, list[i].outputs, list[i].inputs, {}, nullptr});
       },
       progress);

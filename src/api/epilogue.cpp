@@ -5,8 +5,10 @@
 
 #include <spdlog/fmt/ranges.h>
 
+#include "api/arguments.hpp"
 #include "base/text.hpp"
 #include "ir/expr.hpp"
+#include "ir/parser.hpp"
 #include "ir/program.hpp"
 #include "plan/bind/space.hpp"
 
@@ -18,7 +20,10 @@ Epilogue::Epilogue(std::span<const Expr> results)
     : program_(std::make_shared<const ir::Program>(ir::translate(results))) {}
 
 Epilogue Epilogue::parse(std::string_view text, std::span<const std::string> scalars) {
-  return Epilogue(std::make_shared<const ir::Program>(ir::parse(text, scalars)));
+  ir::Parser parser(text, scalars);
+  auto program = std::make_shared<const ir::Program>(parser.parse());
+  const bool is_stated = parser.states(program->inputs());
+  return {std::move(program), is_stated, true};
 }
 
 const std::vector<std::string>& Epilogue::inputs() const noexcept { return program_->inputs(); }
@@ -48,7 +53,7 @@ Epilogue Epilogue::inputs(std::span<const std::string> order) const {
     base::fail(ErrorCode::invalid_argument, "inputs: the operand '{}' of the chain is not named; name each once: {}",
                names[i], fmt::join(names, ", "));
   }
-  return Epilogue(std::make_shared<const ir::Program>(program_->with_inputs(from)));
+  return {std::make_shared<const ir::Program>(program_->with_inputs(from)), true, scalars_are_stated_};
 }
 
 const std::vector<std::string>& Epilogue::scalars() const noexcept { return program_->scalars(); }
@@ -73,21 +78,43 @@ std::vector<std::string> Epilogue::destinations() const {
 bool Epilogue::is_elementwise() const noexcept { return !program_->has_shaping(); }
 
 std::vector<Dims> Epilogue::result_shapes(std::span<const TensorView> inputs) const {
+  check_input_order(*this);
   return plan::result_shapes(*program_, inputs);
 }
 
+std::vector<Dims> Epilogue::result_shapes(const Arguments& inputs) const {
+  return plan::result_shapes(*program_, in_order(*this, inputs, false).inputs);
+}
+
 std::vector<DType> Epilogue::result_types(std::span<const TensorView> inputs) const {
+  check_input_order(*this);
   return plan::result_types(*program_, inputs);
 }
 
+std::vector<DType> Epilogue::result_types(const Arguments& inputs) const {
+  return plan::result_types(*program_, in_order(*this, inputs, false).inputs);
+}
+
 DType Epilogue::compute_type(std::span<const TensorView> inputs, std::span<const DType> results) const {
+  check_input_order(*this);
   return plan::compute_type(*program_, inputs, results);
+}
+
+DType Epilogue::compute_type(const Arguments& inputs, std::span<const DType> results) const {
+  return plan::compute_type(*program_, in_order(*this, inputs, false).inputs, results);
 }
 
 Math Epilogue::math() const noexcept { return program_->math(); }
 
-Epilogue Epilogue::with(Math math) const { return Epilogue(std::make_shared<const ir::Program>(program_->with(math))); }
+Epilogue Epilogue::with(Math math) const {
+  return {std::make_shared<const ir::Program>(program_->with(math)), inputs_are_stated_, scalars_are_stated_};
+}
 
-std::string Epilogue::str() const { return ir::print(*program_); }
+// What the library prints of programs itself, for logs and caches, says no more than it must.
+std::string Epilogue::str() const {
+  std::string text = ir::print(*program_);
+  const bool says_all = !inputs_are_stated_ || inputs().size() < 2 || text.starts_with("input ");
+  return says_all ? text : fmt::format("input {}; {}", fmt::join(inputs(), ", "), text);
+}
 
 }  // namespace epifuse

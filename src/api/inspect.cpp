@@ -7,6 +7,7 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "api/arguments.hpp"
 #include "api/bundles.hpp"
 #include "api/kernels.hpp"
 #include "base/text.hpp"
@@ -69,8 +70,14 @@ struct Inspection::Source {
 
 const std::string& Inspection::cuda() const { return source_->text(); }
 
+Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, const Arguments& inputs,
+                       const PlanTarget& target)
+    : Inspection(tail.inputs(tail.inputs()), outputs, std::span<const TensorView>(in_order(tail, inputs, false).inputs),
+                 target) {}
+
 Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                        const PlanTarget& target) {
+  check_input_order(tail);
   const plan::Machine machine = machine_of(target);
   const auto inspect = [&](const ir::Program& program, std::span<const OutputView> results,
                            std::span<const TensorView> operands, const plan::Lowered* lowered) {
@@ -175,7 +182,7 @@ Subchain subchain_of(const Epilogue& tail, std::span<const int> writes, std::spa
   if (writes.empty())
     base::fail(ErrorCode::invalid_argument, "a part of a chain writes at least one value; none was named");
   ir::Subchain found = ir::subchain_of(program, writes, known, options.in_f64);
-  return {Epilogue(std::make_shared<const ir::Program>(std::move(found.program))), std::move(found.reads)};
+  return {Epilogue(std::make_shared<const ir::Program>(std::move(found.program)), true, true), std::move(found.reads)};
 }
 
 // ---- the machine

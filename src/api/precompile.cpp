@@ -8,6 +8,7 @@
 
 #include <spdlog/fmt/ranges.h>
 
+#include "api/arguments.hpp"
 #include "api/bundles.hpp"
 #include "api/kernels.hpp"
 #include "api/prepare_each.hpp"
@@ -29,6 +30,7 @@ struct Precompiler::Impl {
       : compiler({.directory = options.cache_directory, .limit_bytes = std::nullopt, .disk = options.disk_cache}) {}
 
   void prepare(const PrecompiledLaunch& entry) {
+    check_input_order(entry.launch.tail);
     const plan::Machine machine = machine_of(entry.target);
     const jit::Target target{entry.target.architecture, jit::ImageKind::cubin};
     const ir::Program& whole = entry.launch.tail.program();

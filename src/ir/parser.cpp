@@ -44,6 +44,11 @@ Program Parser::parse() {
   return std::move(builder_).finish();
 }
 
+bool Parser::states(const std::vector<std::string>& order) const {
+  return declared_.size() + 1 >= order.size() && declared_.size() <= order.size() &&
+         std::ranges::equal(declared_, std::span(order).first(declared_.size()));
+}
+
 // ---- statements
 
 void Parser::statement() {
@@ -75,6 +80,7 @@ void Parser::declaration() {
       } else {
         builder_.input(name.text);
         operands_.emplace(name.text);
+        if (std::ranges::find(declared_, name.text) == declared_.end()) declared_.emplace_back(name.text);
       }
     });
     lexer_.advance();

@@ -1,6 +1,7 @@
 // The reader of the text language (docs/guide/language.md): one token of look-ahead, precedence climbing, straight into
-// the Builder. Every error carries the line and a caret under the column. For its two sources alone: parser.cpp reads
-// statements and expressions, parser_calls.cpp calls and their arguments. All others call parse() of program.hpp.
+// the Builder. Every error carries the line and a caret under the column. parser.cpp reads statements and expressions,
+// parser_calls.cpp calls and their arguments. For these two sources and Epilogue::parse, which asks whether the text
+// states an order; all others call parse() of program.hpp.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,9 @@ class Parser {
  public:
   Parser(std::string_view text, std::span<const std::string> scalars);
   Program parse();
+  /// Of the parsed text: whether it states that the operands stand in this order, which is the program's. `input` says
+  /// so of all operands, or of all but the last one.
+  bool states(const std::vector<std::string>& order) const;
 
  private:
   static constexpr std::size_t kNowhere = std::string_view::npos;
@@ -141,6 +145,7 @@ class Parser {
   std::map<std::string, Value, std::less<>> variables_;
   std::map<std::string, Value, std::less<>> scalars_;
   std::set<std::string, std::less<>> operands_;  // inputs that the text has used
+  std::vector<std::string> declared_;            // names after `input`, each once, in their order
 };
 
 }  // namespace epifuse::ir

@@ -7,6 +7,7 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
 #include "support/refusal.hpp"
 
 namespace epifuse {
@@ -25,7 +26,7 @@ std::string refused(const std::string& chain, const std::vector<Dims>& operands,
   std::vector<OutputView> outputs;
   for (const Dims& shape : operands) inputs.emplace_back(memory, DType::f32, shape);
   for (const Dims& shape : results) outputs.emplace_back(memory + kSize / 2, DType::f32, shape);
-  const std::string message = refusal([&] { engine.launch(Epilogue::parse(chain), nullptr, outputs, inputs); });
+  const std::string message = refusal([&] { engine.launch(test::as_written(chain), nullptr, outputs, inputs); });
   EXPECT_TRUE(std::ranges::all_of(memory, [](float value) { return value == 1.5F; })) << "something was written";
   return message;
 }

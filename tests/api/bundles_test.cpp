@@ -18,6 +18,7 @@
 
 #include "jit/temporary_directory.hpp"
 #include "runtime/quiet_driver.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse {
 namespace {
@@ -78,7 +79,7 @@ std::vector<Launch> launches() {
 
 void launch_all(Engine& engine) {
   for (const Launch& launch : launches()) {
-    engine.launch(Epilogue::parse(launch.chain).with(launch.math), nullptr, launch.outputs, launch.inputs,
+    engine.launch(test::as_written(launch.chain).with(launch.math), nullptr, launch.outputs, launch.inputs,
                   launch.scalars);
   }
 }
@@ -146,7 +147,7 @@ TEST_F(Bundles, WhatIsNotInOneFailsAtOnceWithTheLineToAdd) {
     std::ofstream lines(path("launches.txt"));
     for (const Launch& launch : launches()) {
       try {
-        engine.launch(Epilogue::parse(launch.chain).with(launch.math), nullptr, launch.outputs, launch.inputs,
+        engine.launch(test::as_written(launch.chain).with(launch.math), nullptr, launch.outputs, launch.inputs,
                       launch.scalars);
         ADD_FAILURE() << launch.chain << " was launched";
       } catch (const Error& error) {

@@ -14,6 +14,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "runtime/quiet_driver.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse {
 namespace {
@@ -64,7 +65,7 @@ void expect_says(const std::string& text, const std::string& part) {
 }
 
 TEST_F(Dispatch, ARepeatedLaunchAsksTheDriverNothing) {
-  const Epilogue tail = Epilogue::parse("relu(x + bias)");
+  const Epilogue tail = test::as_written("relu(x + bias)");
   const OutputView y(at(2 * kMiB), DType::f32, {64, 64});
   const TensorView x(at(0), DType::f32, {64, 64});
   const TensorView bias(at(kMiB), DType::f32, {64});
@@ -221,7 +222,7 @@ TEST_F(Dispatch, TypesStridesAndAlignmentDecide) {
 TEST_F(Dispatch, LaunchesTooLargeToRememberAreRight) {
   std::string text = "x0";
   for (int i = 1; i < 40; ++i) text += " + x" + std::to_string(i);
-  const Epilogue tail = Epilogue::parse(text);
+  const Epilogue tail = test::as_written(text);
   for (std::size_t round = 0; round < 3; ++round) {
     std::vector<TensorView> inputs;
     for (std::size_t i = 0; i < 40; ++i) inputs.emplace_back(at((round * 64 + i) * kMiB), DType::f32, Dims{128, 64});

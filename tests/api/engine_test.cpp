@@ -11,6 +11,7 @@
 #include <spdlog/fmt/ranges.h>
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
 #include "support/refusal.hpp"
 
 namespace epifuse {
@@ -22,8 +23,8 @@ class BadInput : public testing::Test {
   std::string refused(const std::string& chain, const OutputView& output, const std::vector<TensorView>& inputs,
                       std::vector<double> scalars = {}) {
     const std::vector<float> before(memory_, memory_ + kSize);
-    const std::string message =
-        test::refusal([&] { engine_.launch(Epilogue::parse(chain), nullptr, std::span(&output, 1), inputs, scalars); });
+    const std::string message = test::refusal(
+        [&] { engine_.launch(test::as_written(chain), nullptr, std::span(&output, 1), inputs, scalars); });
     EXPECT_TRUE(std::equal(before.begin(), before.end(), memory_)) << "something was written";
     return message;
   }
@@ -140,7 +141,7 @@ TEST(Cpu, ComputesInPlaceAndIntoViews) {
   std::iota(x.begin(), x.end(), -12.0F);
   const std::vector<float> bias = {100, 200};
   const OutputView view(x.data(), DType::f32, {3, 2, 4});
-  engine.launch(Epilogue::parse("relu(x) + bias"), nullptr, view, {view, TensorView(bias.data(), DType::f32, {2, 1})});
+  engine.launch(test::as_written("relu(x) + bias"), nullptr, view, {view, TensorView(bias.data(), DType::f32, {2, 1})});
   for (int i = 0; i < 24; ++i)
     EXPECT_EQ(x[static_cast<std::size_t>(i)], std::max(0, i - 12) + (i / 4 % 2 == 0 ? 100 : 200));
 }
@@ -152,7 +153,7 @@ TEST(Cpu, ConstantsOutliveTheValuesBeforeThem) {
   std::vector<float> x(5000, 3);
   std::vector<float> bias(5000, 10);
   std::vector<float> out(5000);
-  engine.launch(Epilogue::parse("scalar a; ((x + bias) * 2 + a) * 4"), nullptr,
+  engine.launch(test::as_written("scalar a; ((x + bias) * 2 + a) * 4"), nullptr,
                 OutputView(out.data(), DType::f32, {5000}),
                 {TensorView(x.data(), DType::f32, {5000}), TensorView(bias.data(), DType::f32, {5000})}, {1});
   EXPECT_EQ(out, std::vector<float>(5000, 108));
@@ -163,7 +164,7 @@ TEST(Cpu, RequantisesAnInt8Gemm) {
   const std::vector<std::int32_t> acc = {1000, -1000, 100000, -100000, 5, 15};
   const std::vector<float> scale = {0.1F, 0.5F};
   std::vector<std::int8_t> out(6);
-  engine.launch(Epilogue::parse("x * scale"), nullptr, OutputView(out.data(), DType::i8, {3, 2}),
+  engine.launch(test::as_written("x * scale"), nullptr, OutputView(out.data(), DType::i8, {3, 2}),
                 {TensorView(acc.data(), DType::i32, {3, 2}), TensorView(scale.data(), DType::f32, {2})});
   EXPECT_EQ(out, (std::vector<std::int8_t>{100, -128, 127, -128, 0, 8}));  // 0.5 to even, 7.5 to even, saturated
 }
@@ -230,7 +231,7 @@ TEST(Cpu, ArraysHoldWhatWasUploaded) {
 }
 
 TEST(Inspect, EveryStageCanBeSeenWithoutAGpu) {
-  const Epilogue tail = Epilogue::parse("sigmoid((x + bias) * scale)");
+  const Epilogue tail = test::as_written("sigmoid((x + bias) * scale)");
   const OutputView out(nullptr, DType::f16, {128, 32, 254, 254});
   const TensorView in[] = {
       {nullptr, DType::f16, {128, 32, 254, 254}}, {nullptr, DType::f32, {32, 1, 1}}, {nullptr, DType::f32, {32, 1, 1}}};
@@ -307,7 +308,7 @@ TEST(Softplus, IsDefinedForEveryBeta) {
     const auto text = beta == kInf ? "inf" : fmt::format("{:.9g}", beta);
     engine.launch(Epilogue::parse(fmt::format("softplus(x, {}, inf)", text)), nullptr, out(literal), {input});
     engine.launch(Epilogue::parse("scalar b; softplus(x, b, inf)"), nullptr, out(scalar), {input}, {beta});
-    engine.launch(Epilogue::parse("softplus(x, b, inf)"), nullptr, out(tensor), {input, {&beta, DType::f32, {}}});
+    engine.launch(test::as_written("softplus(x, b, inf)"), nullptr, out(tensor), {input, {&beta, DType::f32, {}}});
     for (std::size_t i = 0; i < x.size(); ++i) {
       const long double y = static_cast<long double>(beta) * x[i];
       const long double log = y > 0 ? y + std::log1p(std::exp(-y)) : std::log1p(std::exp(y));

@@ -11,6 +11,8 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -102,7 +104,7 @@ Tensor random_tensor(const Dims& shape, unsigned seed, double low, double high) 
 
 // How many elements could be judged.
 int expect_differences(const std::string& chain, const std::string& name, const Tensors& operands) {
-  const Epilogue tail = Epilogue::parse(chain);
+  const Epilogue tail = test::as_written(chain);
   const Tensor result = run(tail, in_order(tail, operands)).front();
   Tensor weights = random_tensor(result.shape, 5, 0.5, 1.5);
   std::vector<double> slopes(operands.at(name).data.size(), 0);
@@ -316,7 +318,7 @@ TEST(Gradient, ReadsAResultOnlyInPlaceOfWhatIsAsLarge) {
 // As PyTorch saves them: a mean of halves that is stored as a half loses what the gradient is made of.
 TEST(Gradient, SaysInWhichTypesTheForwardPassStores) {
   const auto types = [](const char* chain, DType x) {
-    const Gradient found = gradient(Epilogue::parse(chain), {"x"});
+    const Gradient found = gradient(test::as_written(chain), {"x"});
     return found.forward_types(std::vector<TensorView>(found.forward.inputs().size(), {nullptr, x, {4, 8}}));
   };
   using enum DType;
@@ -329,7 +331,7 @@ TEST(Gradient, SaysInWhichTypesTheForwardPassStores) {
 
 // Elements are compared with the largest one. Stored as a half it would equal none of them.
 TEST(Gradient, OfTheLargestIsNotAskedOfARoundedResult) {
-  const Gradient found = gradient(Epilogue::parse("amax(x * b, 1)"), {"x"});
+  const Gradient found = gradient(test::as_written("amax(x * b, 1)"), {"x"});
   ASSERT_EQ(found.saved, 1u);
   const std::vector<float> x = {0.1F, 0.7F, 0.3F, -0.2F};
   const std::vector<float> b = {0.3F, 0.9F, -0.1F, 0.4F};

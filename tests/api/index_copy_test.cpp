@@ -11,6 +11,7 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
 #include "support/copy_cases.hpp"
 
 namespace epifuse::test {
@@ -102,7 +103,7 @@ TEST(IndexCopy, HasNoGradient) {
 }
 
 TEST(IndexCopy, TellsWhoseMemoryAResultIs) {
-  const Epilogue tail = Epilogue::parse("y = x * 2; return y, index_copy(c, 0, i, y)");
+  const Epilogue tail = as_written("y = x * 2; return y, index_copy(c, 0, i, y)");
   EXPECT_EQ(tail.destinations(), (std::vector<std::string>{"", "c"}));
   const std::array<TensorView, 3> in = {TensorView(nullptr, DType::bf16, {4, 8}),
                                         TensorView(nullptr, DType::f8e4m3, {100, 8}),
@@ -129,7 +130,7 @@ Inspection inspect_keys(std::int64_t tokens, std::int64_t slots) {
                                       TensorView(nullptr, DType::i64, {tokens})};
   const std::array<OutputView, 2> out = {OutputView(nullptr, DType::f8e4m3, {slots, heads, head}),
                                          OutputView(nullptr, DType::f32, {slots, heads, 1})};
-  return {Epilogue::parse(kKeys), out, in};
+  return {as_written(kKeys), out, in};
 }
 
 // Every byte once: keys are read once, and written once with one scale for each head. Caches of all sizes share a

@@ -11,6 +11,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "api/drawn_views.hpp"
+#include "support/as_written.hpp"
 #include "support/index_functions.hpp"
 #include "support/row_view_functions.hpp"
 
@@ -61,7 +62,7 @@ class Launch {
   // What the launch says; empty if it runs.
   std::string run(const std::string& chain) {
     try {
-      const Epilogue tail = Epilogue::parse(chain);
+      const Epilogue tail = as_written(chain);
       const std::span<const TensorView> inputs(in_.data(), tail.inputs().size());
       const Dims shape = tail.result_shapes(inputs)[0];
       result.assign(64, 0.0F);
@@ -130,7 +131,7 @@ TEST(IndexFunctions, AResultMayNotLieInTheTable) {
                                         TensorView(ids.data(), DType::i32, {2})};
   const auto launch = [&](std::size_t first) {
     const OutputView out(memory.data() + first, DType::f32, {2, 2});
-    Engine(Device::cpu()).launch(Epilogue::parse("take(x, i)"), nullptr, std::span(&out, 1), in);
+    Engine(Device::cpu()).launch(as_written("take(x, i)"), nullptr, std::span(&out, 1), in);
   };
   EXPECT_THROW(launch(0), Error);
   EXPECT_THROW(launch(3), Error);
@@ -140,7 +141,7 @@ TEST(IndexFunctions, AResultMayNotLieInTheTable) {
 
 TEST(IndexFunctions, ResultsHaveTheirTypes) {
   const std::array<TensorView, 2> in = {TensorView(nullptr, DType::f16, {4, 6}), TensorView(nullptr, DType::i32, {3})};
-  const auto type = [&](const char* chain) { return Epilogue::parse(chain).result_types(in)[0]; };
+  const auto type = [&](const char* chain) { return as_written(chain).result_types(in)[0]; };
   EXPECT_EQ(type("take(x, i)"), DType::f16);
   EXPECT_EQ(type("index_select(x > 0, 1, i)"), DType::boolean);
   EXPECT_EQ(type("x[0, 0] + one_hot(i, 6)"), DType::f16);
@@ -152,7 +153,7 @@ TEST(IndexFunctions, RowsOfTablesAreReadInVectors) {
   const std::array<TensorView, 2> in = {TensorView(nullptr, DType::i64, {64, 128}),
                                         TensorView(nullptr, DType::f16, {50'000, 768})};
   for (const char* chain : {"embedding(i, w) * 2", "layer_norm(embedding(i, w))"}) {
-    const Epilogue epilogue = Epilogue::parse(chain);
+    const Epilogue epilogue = as_written(chain);
     const OutputView out(nullptr, DType::f16, epilogue.result_shapes(in)[0]);
     const Inspection inspection(epilogue, std::span(&out, 1), in);
     const PlanSummary& plan = inspection.plan();
@@ -164,7 +165,7 @@ TEST(IndexFunctions, RowsOfTablesAreReadInVectors) {
 
 // One kernel serves every shape of its class: how many rows there are reaches it as parameters.
 TEST(IndexFunctions, TablesOfOtherShapesShareAKernel) {
-  const Epilogue chain = Epilogue::parse("relu(embedding(i, w))");
+  const Epilogue chain = as_written("relu(embedding(i, w))");
   const auto source = [&](std::int64_t rows, std::int64_t width) {
     const std::array<TensorView, 2> in = {TensorView(nullptr, DType::i64, {64}),
                                           TensorView(nullptr, DType::f16, {rows, width})};

@@ -7,6 +7,8 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -27,7 +29,7 @@ constexpr DType kType<float> = DType::f32;
 template <class Out, class In>
 std::vector<Out> run(std::string_view chain, const std::vector<In>& values, DType dtype = kType<In>) {
   Engine engine{Device::cpu()};
-  const Epilogue tail = Epilogue::parse(chain);
+  const Epilogue tail = test::as_written(chain);
   const std::vector<TensorView> x = {{values.data(), dtype, {static_cast<std::int64_t>(values.size())}}};
   EXPECT_EQ(tail.result_types(x)[0], kType<Out>) << chain;
   const Dims shape = tail.result_shapes(x)[0];

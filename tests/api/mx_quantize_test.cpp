@@ -8,6 +8,7 @@
 #include <epifuse/epifuse.hpp>
 #include <epifuse/inspect.hpp>
 
+#include "support/as_written.hpp"
 #include "support/block_formats.hpp"
 
 namespace epifuse {
@@ -54,7 +55,7 @@ TEST(MxQuantizeCpu, ScalesThatAreRoundedUpSaturateNothing) {
   for (float& value : x) value = std::isfinite(value) && std::fabs(value) < 0x1p120F ? value : 1;
   const Launched found = computed(engine, mx_quantize(input("x")), x, DType::f8e4m3);
   std::vector<float> back(x.size());
-  engine.launch(Epilogue{dequantize(input("q"), input("s"), 32)}, nullptr,
+  engine.launch(test::as_written(Epilogue{dequantize(input("q"), input("s"), 32)}), nullptr,
                 OutputView(back.data(), DType::f32, found.shape),
                 {{"q", TensorView(found.values.data(), DType::f8e4m3, found.shape)},
                  {"s", TensorView(found.scales.data(), DType::f8e8m0, found.scale_shape)}});
@@ -94,7 +95,7 @@ TEST(MxQuantizePlan, MovesEverythingOnce) {
   const std::int64_t rows = 4096, columns = 7168;
   const auto elements = static_cast<std::uint64_t>(rows * columns);
   for (const int architecture : {90, 100}) {
-    const Epilogue tail = Epilogue::parse("q, s = mx_quantize(silu(a) * b, f8e4m3); return q, s");
+    const Epilogue tail = test::as_written("q, s = mx_quantize(silu(a) * b, f8e4m3); return q, s");
     const TensorView operand(nullptr, DType::bf16, Dims{rows, columns});
     const std::vector<OutputView> outputs = {{nullptr, DType::f8e4m3, {rows, columns}},
                                              {nullptr, DType::f8e8m0, {rows, columns / 32}}};

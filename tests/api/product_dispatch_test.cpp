@@ -10,6 +10,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "runtime/quiet_driver.hpp"
+#include "support/as_written.hpp"
 #include "support/refusal.hpp"
 
 namespace epifuse::test {
@@ -45,7 +46,7 @@ class ProductDispatch : public testing::Test {
   static void* at(std::size_t place) { return QuietDriver::address(0, place * kMiB); }
   // A batch, and a factor that is transposed.
   void expect_that_prepare_loads_what_is_launched() {
-    const Epilogue tail = Epilogue::parse("silu(x @ w)");
+    const Epilogue tail = as_written("silu(x @ w)");
     const std::vector<TensorView> inputs = {tensor(0, {3, 256, 64}), tensor(4, {64, 512})};
     engine_.prepare(tail, result(12, {3, 256, 512}), inputs);
     EXPECT_EQ(engine_.stats().kernels, 1U);
@@ -66,7 +67,7 @@ class ProductDispatchOfWarps : public ProductDispatch {
 };
 
 TEST_F(ProductDispatch, OneKernelGetsTheTensorsOfEachCall) {
-  const Epilogue tail = Epilogue::parse("relu(linear(x, w, b))");
+  const Epilogue tail = as_written("relu(linear(x, w, b))");
   for (std::size_t i = 0; i < 3; ++i) {
     engine_.launch(tail, nullptr, result(12 + i, {256, 512}),
                    {tensor(i, {256, 64}), tensor(4 + i, {512, 64}), tensor(8, {512})});
@@ -83,7 +84,7 @@ TEST_F(ProductDispatch, OneKernelGetsTheTensorsOfEachCall) {
 }
 
 TEST_F(ProductDispatchOfWarps, OneKernelGetsTheTensorsOfEachCall) {
-  const Epilogue tail = Epilogue::parse("gelu(linear(x, w, b)) + r");
+  const Epilogue tail = as_written("gelu(linear(x, w, b)) + r");
   for (std::size_t i = 0; i < 3; ++i) {
     engine_.launch(tail, nullptr, result(16 + i, {4096, 512}),
                    {tensor(i, {4096, 64}), tensor(4 + i, {512, 64}), tensor(8, {512}), tensor(9, {4096, 512})});
@@ -99,7 +100,7 @@ TEST_F(ProductDispatchOfWarps, OneKernelGetsTheTensorsOfEachCall) {
 TEST_F(ProductDispatchOfWarps, PrepareLoadsTheKernelThatALaunchTakes) { expect_that_prepare_loads_what_is_launched(); }
 
 TEST_F(ProductDispatchOfWarps, OverlapAndHostMemoryAreRefused) {
-  const Epilogue tail = Epilogue::parse("relu(linear(x, w))");
+  const Epilogue tail = as_written("relu(linear(x, w))");
   const std::vector<std::uint16_t> host(512 * 64);
   const auto launch = [&](const OutputView& out, const TensorView& w) {
     return refusal([&] { engine_.launch(tail, nullptr, out, {tensor(0, {256, 64}), w}); });
@@ -112,14 +113,14 @@ TEST_F(ProductDispatchOfWarps, OverlapAndHostMemoryAreRefused) {
 }
 
 TEST_F(ProductDispatch, ShapesOfOneTileShareAKernel) {
-  const Epilogue tail = Epilogue::parse("gelu(linear(x, w))");
+  const Epilogue tail = as_written("gelu(linear(x, w))");
   for (const std::int64_t rows : {8192, 16'384})
     engine_.launch(tail, nullptr, result(12, {rows, 4096}), {tensor(0, {rows, 64}), tensor(4, {4096, 64})});
   EXPECT_EQ(engine_.stats().kernels, 1U);
 }
 
 TEST_F(ProductDispatch, RepeatedLaunchesRefuseOverlap) {
-  const Epilogue tail = Epilogue::parse("linear(x, w) + r");
+  const Epilogue tail = as_written("linear(x, w) + r");
   const auto launch = [&](const OutputView& out, const TensorView& r) {
     return refusal([&] { engine_.launch(tail, nullptr, out, {tensor(0, {256, 512}), tensor(4, {512, 512}), r}); });
   };
@@ -138,7 +139,7 @@ TEST_F(ProductDispatch, HostMemoryIsRefused) {
   const TensorView weight(host.data(), DType::bf16, {512, 64});
   const auto refused = [&](const char* chain) {
     return refusal([&] {
-      engine_.launch(Epilogue::parse(chain), nullptr, result(12, {256, 512}), {tensor(0, {256, 64}), weight});
+      engine_.launch(as_written(chain), nullptr, result(12, {256, 512}), {tensor(0, {256, 64}), weight});
     });
   };
   EXPECT_NE(refused("relu(linear(x, w))").find("operand 'w'"), std::string::npos);
@@ -148,11 +149,11 @@ TEST_F(ProductDispatch, HostMemoryIsRefused) {
 }
 
 TEST_F(ProductDispatch, ApartNeedsAWorkspaceAndCublasLt) {
-  const Epilogue tail = Epilogue::parse("softmax(linear(x, w), axis=-1)");
+  const Epilogue tail = as_written("softmax(linear(x, w), axis=-1)");
   const OutputView out = result(12, {256, 512});
   const std::vector<TensorView> inputs = {tensor(0, {256, 64}), tensor(4, {512, 64})};
   EXPECT_EQ(engine_.workspace_bytes(tail, out, inputs), 256U * 512 * 2 + (32U << 20));
-  EXPECT_EQ(engine_.workspace_bytes(Epilogue::parse("relu(linear(x, w))"), out, inputs), 0U);
+  EXPECT_EQ(engine_.workspace_bytes(as_written("relu(linear(x, w))"), out, inputs), 0U);
   try {
     engine_.launch(tail, nullptr, out, inputs);
     FAIL() << "there is no cuBLASLt";

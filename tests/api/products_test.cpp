@@ -7,6 +7,7 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
 #include "support/products.hpp"
 #include "support/random.hpp"
 #include "support/refusal.hpp"
@@ -29,7 +30,7 @@ TEST(Products, RandomOnesAreSumsOfProducts) {
 // Results of a chain of f32 on the CPU device.
 std::vector<float> run(const std::string& text, const std::vector<std::pair<Dims, std::vector<float>>>& operands) {
   Engine engine(Device::cpu());
-  const Epilogue tail = Epilogue::parse(text);
+  const Epilogue tail = as_written(text);
   std::vector<TensorView> inputs;
   for (const auto& [shape, values] : operands) inputs.emplace_back(values.data(), DType::f32, shape);
   const Dims shape = tail.result_shapes(inputs)[0];
@@ -70,7 +71,7 @@ TEST(Products, TakeTheShapeInWhichTheyAreRead) {
       {nullptr, DType::bf16, {4, 32, 64}}, {nullptr, DType::bf16, {128, 64}}, {nullptr, DType::bf16, {4, 32, 128}}};
   const OutputView out(nullptr, DType::bf16, {4, 32, 128});
   const std::string chain = "gelu(reshape(reshape(x, (128, 64)) @ transpose(w, 0, 1), (4, 32, 128))) + r";
-  const Inspection inspection(Epilogue::parse(chain), std::span(&out, 1), inputs);
+  const Inspection inspection(as_written(chain), std::span(&out, 1), inputs);
   EXPECT_EQ(inspection.plan().schedule, "gemm") << inspection.plan_text();
   EXPECT_EQ(run("relu(reshape(reshape(x, (4, 2)) @ w, (2, 2, 2)))",
                 {{{2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, -8}}, {{2, 2}, {1, 0, 1, 1}}}),
@@ -80,7 +81,7 @@ TEST(Products, TakeTheShapeInWhichTheyAreRead) {
 TEST(Products, OfOneLeftFactorAreOneKernel) {
   const auto schedule = [](const std::string& chain, const std::vector<TensorView>& inputs, const Dims& shape) {
     const OutputView out(nullptr, DType::bf16, shape);
-    return Inspection(Epilogue::parse(chain), std::span(&out, 1), inputs).plan().schedule;
+    return Inspection(as_written(chain), std::span(&out, 1), inputs).plan().schedule;
   };
   const TensorView x(nullptr, DType::bf16, {256, 64}), w(nullptr, DType::bf16, {512, 64}),
       v(nullptr, DType::bf16, {1024, 64});
@@ -102,7 +103,7 @@ TEST(Products, TextAndFunctionsGiveOneChain) {
 TEST(Products, HaveTheTypeOfTheirFactors) {
   const auto type = [](DType a, DType b) {
     const std::vector<TensorView> inputs = {{nullptr, a, {2, 3}}, {nullptr, b, {3, 2}}};
-    return Epilogue::parse("x @ w").result_types(inputs)[0];
+    return as_written("x @ w").result_types(inputs)[0];
   };
   EXPECT_EQ(type(DType::bf16, DType::bf16), DType::bf16);
   EXPECT_EQ(type(DType::f64, DType::f64), DType::f64);
@@ -112,7 +113,7 @@ TEST(Products, HaveTheTypeOfTheirFactors) {
 
 TEST(Products, TakeTheirResultsOfTheWorkspace) {
   Engine engine(Device::cpu());
-  const Epilogue tail = Epilogue::parse("relu(linear(x, w))");
+  const Epilogue tail = as_written("relu(linear(x, w))");
   const std::vector<TensorView> inputs = {{kX.data(), DType::f32, {2, 3}}, {kW.data(), DType::f32, {2, 3}}};
   std::vector<float> out(4);
   const OutputView result(out.data(), DType::f32, {2, 2});
@@ -129,7 +130,7 @@ TEST(Products, TakeTheirResultsOfTheWorkspace) {
 
 void expect_refused(const std::string& text, const std::vector<TensorView>& inputs, const std::string& part) {
   const std::string found = refusal([&] {
-    const Epilogue tail = Epilogue::parse(text);
+    const Epilogue tail = as_written(text);
     std::vector<std::byte> memory(4096);
     std::vector<TensorView> placed = inputs;
     for (TensorView& input : placed) input.data = memory.data();

@@ -12,6 +12,8 @@
 #include <epifuse/epifuse.hpp>
 #include <epifuse/inspect.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -161,7 +163,7 @@ TEST(QuantizeCpu, ComesBackWithinHalfAStep) {
       const Found found = computed(engine, Epilogue{both.values, both.scale}, data, shape, block, type.dtype);
       std::vector<float> back(data.size());
       const Dims scales = {shape[0], block == 0 ? 1 : 64 / block};
-      engine.launch(Epilogue{dequantize(input("q"), input("s"), block)}, nullptr,
+      engine.launch(test::as_written(Epilogue{dequantize(input("q"), input("s"), block)}), nullptr,
                     OutputView(back.data(), DType::f32, shape),
                     {{"q", TensorView(found.values.data(), type.dtype, shape)},
                      {"s", TensorView(found.scales.data(), DType::f32, scales)}});
@@ -252,7 +254,7 @@ TEST(QuantizePlan, MovesEverythingOnce) {
        3 * elements + 4 * static_cast<std::uint64_t>(rows)},
   };
   for (const Tail& tail : tails) {
-    const Epilogue epilogue = Epilogue::parse(tail.text);
+    const Epilogue epilogue = test::as_written(tail.text);
     std::vector<TensorView> inputs;
     for (std::size_t i = 0; i < epilogue.inputs().size(); ++i)
       inputs.emplace_back(nullptr, DType::bf16, Dims{rows, columns});

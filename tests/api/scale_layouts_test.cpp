@@ -8,6 +8,8 @@
 #include <epifuse/epifuse.hpp>
 #include <epifuse/inspect.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -136,7 +138,7 @@ TEST(ScaleLayouts, AreWrittenByTheSameKernel) {
   const std::vector<TensorView> inputs = {operand, operand};
   const auto check = [&](const std::string& text, const OutputView& scales, std::uint64_t bytes) {
     const std::vector<OutputView> outputs = {{nullptr, DType::f8e4m3, {rows, columns}}, scales};
-    const PlanSummary plan = Inspection(Epilogue::parse(text), outputs, inputs, {.architecture = 90}).plan();
+    const PlanSummary plan = Inspection(test::as_written(text), outputs, inputs, {.architecture = 90}).plan();
     EXPECT_EQ(plan.bytes_read, 4 * elements) << text;
     EXPECT_EQ(plan.bytes_written, elements + bytes) << text;
   };

@@ -7,6 +7,8 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -72,7 +74,7 @@ TEST(Subchain, OfAChainCutAnywhereGivesTheSame) {
         "v = var(x, axis=-1, correction=0, keepdim=true); expand_as(w, x) * (x - b) / v",
         "sum_to(x * w, w) + cast(b, f32)",
         "s = sum(x, 1); return unsqueeze_as(s, x, 1) * x, reshape_as(flatten(x), x)"}) {
-    const Epilogue whole = Epilogue::parse(text);
+    const Epilogue whole = test::as_written(text);
     std::vector<Array> operands;
     for (const std::string& name : whole.inputs()) operands.push_back(operand(name));
     const std::vector<Array> expected = run(whole, operands);
@@ -105,7 +107,7 @@ TEST(Subchain, SaysWhatItReadsByNamesThatAreFree) {
   const Chain chain = chain_of(whole);
   const std::vector<int> sum = {chain.results[1]};
   const Subchain before = subchain_of(whole, sum, {});
-  EXPECT_EQ(before.epilogue.str(), "v2 + b");
+  EXPECT_EQ(before.epilogue.str(), "input v2, b; v2 + b");
   EXPECT_TRUE(before.epilogue.scalars().empty());
   const Subchain behind = subchain_of(whole, chain.results, sum);
   EXPECT_EQ(behind.reads, sum);
@@ -143,7 +145,7 @@ TEST(Subchain, RefusesInSentences) {
 
 TEST(ComputeType, IsThatOfOperandsCastsAndIntegers) {
   const auto type = [](std::string_view chain, DType x, DType result) {
-    const Epilogue tail = Epilogue::parse(chain);
+    const Epilogue tail = test::as_written(chain);
     const std::vector<TensorView> inputs(tail.inputs().size(), TensorView(nullptr, x, {4, 8}));
     return tail.compute_type(inputs, std::vector<DType>(tail.results().size(), result));
   };

@@ -57,7 +57,7 @@ TEST(OrderOfOperands, NamesEachOperandOnce) {
 TEST(OrderOfOperands, DoesNotChangeViewsAndRandomNumbers) {
   Engine engine(Device::cpu());
   const std::string text = "scalar s; t = a[::-1] * 2 + b; return t + rand_like(t, s, 0), sum(t)";
-  const Epilogue first = Epilogue::parse(text);
+  const Epilogue first = Epilogue::parse(text).inputs({"a", "b"});
   const Epilogue other = first.inputs({"b", "a"});
   std::vector<float> a(12), b(12);
   std::iota(a.begin(), a.end(), 1.0F);

@@ -12,6 +12,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "api/drawn_views.hpp"
+#include "support/as_written.hpp"
 #include "support/neighbour_views.hpp"
 #include "support/view_functions.hpp"
 #include "support/wrap_cases.hpp"
@@ -81,7 +82,7 @@ std::string refusal(const std::string& chain, const std::vector<Dims>& shapes) {
   std::vector<TensorView> inputs;
   for (const Dims& shape : shapes) inputs.emplace_back(memory.data(), DType::f32, shape);
   try {
-    const Epilogue tail = Epilogue::parse(chain);
+    const Epilogue tail = as_written(chain);
     std::vector<std::vector<float>> results;
     std::vector<OutputView> outputs;
     for (const Dims& shape : tail.result_shapes(inputs)) {
@@ -218,7 +219,7 @@ TEST(ViewFunctions, ResultsLieBesideWhatIsPadded) {
 
 // One kernel serves every shape of its class: what exists reaches it as parameters.
 TEST(ViewFunctions, PaddedChainsOfOtherShapesShareAKernel) {
-  const Epilogue chain = Epilogue::parse("relu(pad(x, (1, 2), value=3)) + y");
+  const Epilogue chain = as_written("relu(pad(x, (1, 2), value=3)) + y");
   const auto source = [&](std::int64_t extent) {
     const std::array<TensorView, 2> in = {TensorView(nullptr, DType::f16, {64, extent}),
                                           TensorView(nullptr, DType::f16, {64, extent + 3})};
@@ -264,7 +265,7 @@ TEST(ViewFunctions, RopeInPlace) {
                                         TensorView(sines.data(), DType::f32, {2})};
   const OutputView out(q.data(), DType::f32, {1, 4});
   Engine engine(Device::cpu());
-  engine.launch(Epilogue::parse("rope(q, cos, sin)"), nullptr, std::span(&out, 1), in);
+  engine.launch(as_written("rope(q, cos, sin)"), nullptr, std::span(&out, 1), in);
   EXPECT_EQ(q, (std::vector<float>{1 * 2 - 3 * 5, 2 * 3 - 4 * 7, 3 * 2 + 1 * 5, 4 * 3 + 2 * 7}));
 }
 
@@ -297,7 +298,7 @@ TEST(ViewFunctions, TailsThatPoolAreOneKernel) {
       for (const std::int64_t extent : input.shape) elements *= static_cast<std::uint64_t>(extent);
       bytes += 2 * elements;
     }
-    const Epilogue epilogue = Epilogue::parse(tail.chain);
+    const Epilogue epilogue = as_written(tail.chain);
     const OutputView out(nullptr, DType::f16, epilogue.result_shapes(inputs)[0]);
     const Inspection inspection(epilogue, std::span(&out, 1), inputs);
     EXPECT_LE(inspection.plan().bytes_read, bytes) << tail.chain;
@@ -312,7 +313,7 @@ TEST(ViewFunctions, JoinedResultsOfAnotherShapeAreRefused) {
   const OutputView out(memory.data() + 16, DType::f32, {2, 5});
   Engine engine(Device::cpu());
   try {
-    engine.launch(Epilogue::parse("cat((x, y), 1)"), nullptr, std::span(&out, 1), in);
+    engine.launch(as_written("cat((x, y), 1)"), nullptr, std::span(&out, 1), in);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),

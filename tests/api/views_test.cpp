@@ -8,6 +8,7 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
 #include "support/views.hpp"
 
 namespace epifuse::test {
@@ -31,7 +32,7 @@ std::string refusal(const std::string& chain, const std::vector<Dims>& shapes, c
   for (std::size_t i = 0; i < shapes.size(); ++i)
     inputs.emplace_back(memory.data(), DType::f32, shapes[i], i < strides.size() ? strides[i] : row_major(shapes[i]));
   try {
-    const Epilogue tail = Epilogue::parse(chain);
+    const Epilogue tail = as_written(chain);
     std::vector<std::vector<float>> results;
     std::vector<OutputView> outputs;
     for (const Dims& shape : tail.result_shapes(inputs)) {
@@ -107,7 +108,7 @@ TEST(Views, ResultsInPlace) {
   Engine engine(Device::cpu());
   const TensorView in(x.data(), DType::f32, {2, 4});
   const auto launch = [&](const char* chain, const OutputView& out) {
-    const Epilogue tail = Epilogue::parse(chain);
+    const Epilogue tail = as_written(chain);
     engine.launch(tail, nullptr, std::span(&out, 1), std::span(&in, 1));
   };
   // Over the view that it is computed from.

@@ -35,7 +35,7 @@ static epifuse_epilogue* parsed(const char* text) {
 }
 
 static void names_of_an_epilogue(void) {
-  epifuse_epilogue* tail = parsed("scalar s; y = x * s + bias; return y, amax(y, -1)");
+  epifuse_epilogue* tail = parsed("input x, bias; scalar s; y = x * s + bias; return y, amax(y, -1)");
   EXPECT(epifuse_epilogue_input_count(tail) == 2 && epifuse_epilogue_scalar_count(tail) == 1);
   EXPECT(epifuse_epilogue_result_count(tail) == 2);
   EXPECT(strcmp(epifuse_epilogue_input_name(tail, 1), "bias") == 0);
@@ -56,7 +56,7 @@ static void names_of_an_epilogue(void) {
 }
 
 static void a_launch(epifuse_engine* engine) {
-  epifuse_epilogue* tail = parsed("scalar s; y = x * s + bias; return y, amax(y, -1)");
+  epifuse_epilogue* tail = parsed("input x, bias; scalar s; y = x * s + bias; return y, amax(y, -1)");
   float x[] = {1, 2, 3, 4, 5, 6}, bias[] = {10, 20, 30}, most[2] = {0};
   double y[6] = {0};
   const double scale = 2;
@@ -144,6 +144,40 @@ static void an_order_by_names(epifuse_engine* engine) {
   }
 }
 
+/* Nobody stated the order of x and bias: a call that lists tensors could mean either. */
+static void an_order_that_nobody_stated(epifuse_engine* engine) {
+  float x[] = {1, 2}, bias[] = {10, 20}, y[2] = {-1, -1};
+  const int64_t shape[] = {2};
+  const epifuse_tensor inputs[] = {dense(x, EPIFUSE_F32, 1, shape), dense(bias, EPIFUSE_F32, 1, shape)};
+  const epifuse_tensor output = dense(y, EPIFUSE_F32, 1, shape);
+  epifuse_tensor result;
+  epifuse_launch launch = {0};
+  launch.outputs = &output;
+  launch.output_count = 1;
+  launch.inputs = inputs;
+  launch.input_count = 2;
+  size_t bytes = 0;
+  char* text = NULL;
+  epifuse_epilogue* tail = parsed("bias + x");
+  const char* const why =
+      "operands are given by position, but nothing states the order of this chain's (bias, x): state it with "
+      "epifuse_epilogue_with_inputs() or in the text: 'input bias, x; …'";
+  EXPECT_ERROR(epifuse_engine_launch(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, why);
+  EXPECT_ERROR(epifuse_engine_prepare(engine, tail, &launch), EPIFUSE_INVALID_ARGUMENT, why);
+  EXPECT_ERROR(epifuse_engine_workspace_bytes(engine, tail, &launch, &bytes), EPIFUSE_INVALID_ARGUMENT, why);
+  EXPECT_ERROR(epifuse_epilogue_results(tail, inputs, 2, &result), EPIFUSE_INVALID_ARGUMENT, why);
+  EXPECT_ERROR(epifuse_plan_text(tail, &launch, 90, &text), EPIFUSE_INVALID_ARGUMENT, why);
+  EXPECT_ERROR(epifuse_cuda_source(tail, &launch, 90, &text), EPIFUSE_INVALID_ARGUMENT, why);
+  EXPECT(y[0] == -1 && y[1] == -1 && text == NULL);
+  epifuse_epilogue_free(tail);
+  /* The text that an epilogue has keeps the order that was stated. */
+  epifuse_epilogue* stated = parsed("input x, bias; x - bias");
+  tail = parsed(epifuse_epilogue_text(stated));
+  EXPECT(epifuse_engine_launch(engine, tail, &launch) == EPIFUSE_OK && y[0] == -9 && y[1] == -18);
+  epifuse_epilogue_free(stated);
+  epifuse_epilogue_free(tail);
+}
+
 static void a_result_in_an_operands_memory(epifuse_engine* engine) {
   epifuse_epilogue* tail = parsed("input cache, slots, x; return x, index_copy(cache, 0, slots, x * 2)");
   EXPECT(epifuse_epilogue_result_destination(tail, 0) == NULL && epifuse_epilogue_result_destination(tail, 2) == NULL);
@@ -192,7 +226,7 @@ static void what_is_no_argument(epifuse_engine* engine) {
 }
 
 static void looking_inside(void) {
-  epifuse_epilogue* standard = parsed("gelu(x + bias)");
+  epifuse_epilogue* standard = parsed("input x, bias; gelu(x + bias)");
   epifuse_epilogue* tail = NULL;
   EXPECT(epifuse_epilogue_with_math(standard, EPIFUSE_PRECISE, &tail) == EPIFUSE_OK);
   const int64_t rows[] = {4096, 1024}, row[] = {1024};
@@ -267,6 +301,7 @@ int main(void) {
   names_of_an_epilogue();
   a_launch(engine);
   an_order_by_names(engine);
+  an_order_that_nobody_stated(engine);
   a_result_in_an_operands_memory(engine);
   what_is_no_argument(engine);
   looking_inside();

@@ -8,6 +8,8 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -55,7 +57,7 @@ TEST_P(GemmCode, HasNoSpill) {
       if (transposed && size_of(types.factor) == 1) continue;
       // Sums that are added need a tile that both warp groups share, and f32 leaves less space.
       const bool is_usual = types.factor == types.result && size_of(types.factor) == 2;
-      const Epilogue tail = Epilogue::parse(chain);
+      const Epilogue tail = test::as_written(chain);
       const auto factor = [&](std::int64_t rows) {
         return TensorView(nullptr, types.factor, {rows, kDepth}, transposed ? Dims{1, rows} : Dims{kDepth, 1});
       };

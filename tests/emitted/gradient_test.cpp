@@ -11,6 +11,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "emitted/workshop.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -68,7 +69,7 @@ struct Backward {
 
 Backward backward_of(const std::string& chain, const std::vector<std::string>& wrt,
                      const std::map<std::string, Dims>& shapes) {
-  const Gradient found = gradient(Epilogue::parse(chain), wrt);
+  const Gradient found = gradient(as_written(chain), wrt);
   std::vector<Tensor> inputs;
   for (const std::string& name : found.forward.inputs())
     inputs.push_back(normal(shapes.at(name), static_cast<unsigned>(name[0])));

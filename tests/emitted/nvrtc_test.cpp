@@ -11,6 +11,7 @@
 #include <epifuse/gradient.hpp>
 #include <epifuse/inspect.hpp>
 
+#include "support/as_written.hpp"
 #include "support/engine_runner.hpp"
 #include "support/fixed_cases.hpp"
 #include "support/lane_segment_cases.hpp"
@@ -179,7 +180,7 @@ void compile_as_planned(const std::vector<Chain>& chains, const std::vector<int>
   std::vector<Inspection> kernels;
   std::vector<int> targets;
   for (const Chain& chain : chains) {
-    const Epilogue tail = Epilogue::parse(chain.text);
+    const Epilogue tail = as_written(chain.text);
     const bool is_dense = chain.strides.size() == 0;
     std::vector<TensorView> inputs = {is_dense ? TensorView(nullptr, chain.dtype, chain.x)
                                                : TensorView(nullptr, chain.dtype, chain.x, chain.strides)};
@@ -313,7 +314,7 @@ TEST_F(Nvrtc, AnyNameCompiles) {
     if (parse_dtype(a) || parse_dtype(b)) continue;  // words of the language
     for (const std::string& text :
          {a + " + " + b + " * 2", "return " + a + ", " + b, "t = " + a + " * " + b + "; return t, " + a}) {
-      const Epilogue tail = Epilogue::parse(text);
+      const Epilogue tail = as_written(text);
       std::vector<TensorView> inputs(tail.inputs().size(), TensorView(nullptr, DType::f32, {4, 6}));
       // A step between elements makes stride fields for the first operand, a row of its own for the output.
       inputs[0].strides = Dims{100, 3};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "emitted/workshop.hpp"
+#include "support/as_written.hpp"
 #include "support/block_formats.hpp"
 #include "support/packed.hpp"
 #include "support/storage.hpp"
@@ -128,9 +129,9 @@ TEST(EmittedPacked, AreTheNumbersThatTheyHold) {
   for (const PackedCase& one : cases) {
     for (const DType type : kPackedDTypes) {
       Bound& made = bound.emplace_back(one, type, random);
-      const Epilogue numbers = Epilogue::parse(made.numbers_text);
+      const Epilogue numbers = as_written(made.numbers_text);
       cpu.launch(numbers, nullptr, OutputView(made.expected.data(), DType::f32, one.result), made.numbers_inputs);
-      const Epilogue& tail = tails.emplace_back(Epilogue::parse(made.text).with(Math::precise));
+      const Epilogue& tail = tails.emplace_back(as_written(made.text).with(Math::precise));
       cpu.launch(tail, nullptr, made.output(made.on_cpu), made.inputs);
       made.judge(made.on_cpu, "on the CPU device");
       launches.push_back({tail, std::span(&outputs.emplace_back(made.output(made.emitted)), 1), made.inputs});
@@ -190,10 +191,9 @@ std::vector<float> over_largest_of_row(std::vector<float> x, std::size_t columns
 
 // Alone, and behind a norm whose rows the blocks are segments of.
 TEST(EmittedPacked, NvQuantizeIsTheDefinitionBitForBit) {
-  const Epilogue alone = Epilogue::parse("q, s = nv_quantize(x, g); return q, s").with(Math::precise);
+  const Epilogue alone = as_written("q, s = nv_quantize(x, g); return q, s").with(Math::precise);
   const Epilogue normed =
-      Epilogue::parse("y = x / amax(abs(x), -1, keepdim=true); q, s = nv_quantize(y, g); return q, s")
-          .with(Math::precise);
+      as_written("y = x / amax(abs(x), -1, keepdim=true); q, s = nv_quantize(y, g); return q, s").with(Math::precise);
   for (const std::int64_t columns : {16, 256, 2048}) {
     const Dims shape = {6, columns};
     const std::vector<float> x = data_of_blocks(static_cast<std::size_t>(6 * columns));

@@ -13,6 +13,7 @@
 
 #include "emitted/workshop.hpp"
 #include "host_prelude.hpp"
+#include "support/as_written.hpp"
 #include "support/philox.hpp"
 #include "support/random.hpp"
 
@@ -146,7 +147,7 @@ using Schedules = std::map<std::string, int>;
 void check(const Form& form, const Dims& shape, Random& random, bool dense, const plan::Machine& machine,
            Schedules& ran) {
   SCOPED_TRACE(std::string(form.text) + " of " + to_string(shape));
-  const Epilogue tail = Epilogue::parse(form.text, std::vector<std::string>{"s", "o"});
+  const Epilogue tail = as_written(form.text, std::vector<std::string>{"s", "o"});
   Tensor x = any_layout(shape, random, dense);
   fill(x, random);
   const std::vector<TensorView> inputs = {x.view()};
@@ -218,7 +219,7 @@ TEST(RandomNumbers, AreThoseOfTheIndexInTransposedTiles) {
        {"dropout(x, 0.3, s, o)", "return x * 0 + rand_like(x, s, o), dropout(x + r, 0.3, s, o)"}) {
     for (const Dims& shape : {Dims{2, 96, 130}, Dims{64, 64}, Dims{3, 50, 7, 33}}) {
       SCOPED_TRACE(std::string(text) + " of " + to_string(shape));
-      const Epilogue tail = Epilogue::parse(text, std::vector<std::string>{"s", "o"});
+      const Epilogue tail = as_written(text, std::vector<std::string>{"s", "o"});
       Tensor x = any_layout(shape, random, true);  // dense, with its first two or last two dimensions exchanged
       Dims order = shape;
       std::swap(order[1], order[shape.size() == 2 ? 0 : shape.size() - 1]);
@@ -331,7 +332,7 @@ TEST(Dropout, KeepsAsManyAsItsRateSaysAndAllOrNothingAtTheEnds) {
 TEST(Dropout, HasTheSameMaskInTheBackwardPass) {
   for (const char* const rate : {"0.1", "0.5", "0.7", "1", "p"}) {
     const std::string text = std::string("dropout(x, ") + rate + ", s, o)";
-    const Epilogue tail = Epilogue::parse(text, std::vector<std::string>{"p", "s", "o"});
+    const Epilogue tail = as_written(text, std::vector<std::string>{"p", "s", "o"});
     const Gradient gradient = epifuse::gradient(tail, std::vector<std::string>{"x"});
     const Dims shape{5, 1001};
     std::vector<float> x(5005, 1.0F), y(5005), dx(5005);

@@ -12,6 +12,8 @@
 
 #include <epifuse/epifuse.hpp>
 
+#include "support/as_written.hpp"
+
 namespace epifuse {
 namespace {
 
@@ -57,7 +59,7 @@ TEST_P(WarpGemmCode, HasNoSpill) {
     for (const bool transposed : {false, true}) {
       // Tensor cores take 8-bit numbers along the depth alone.
       if (transposed && size_of(types.factor) == 1) continue;
-      const Epilogue tail = Epilogue::parse(chain);
+      const Epilogue tail = test::as_written(chain);
       const bool has_two = chain.find(", v)") != chain.npos;
       const std::int64_t rows = shape.tile_rows;
       const std::int64_t columns = std::int64_t{kTilesOfWarps} * shape.tile_columns / (has_two ? 2 : 1);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gpu/device.hpp"
+#include "support/as_written.hpp"
 #include "support/random.hpp"
 
 namespace epifuse::test {
@@ -44,7 +45,7 @@ void check_outer_sum(Engine& engine, std::int64_t rows, std::int64_t columns, co
   Array column = engine.array(DType::i8, {rows, 1}, a.data());
   Array row = engine.array(DType::i8, {columns}, b.data());
   Array sum = engine.empty(DType::i8, {rows, columns});
-  engine.launch(Epilogue::parse("a + b"), nullptr, sum, {column.view(), row.view()});
+  engine.launch(as_written("a + b"), nullptr, sum, {column.view(), row.view()});
   engine.synchronize();
   const auto expected = [&](std::int64_t place) {
     return a[static_cast<std::size_t>(place / columns)] + b[static_cast<std::size_t>(place % columns)];

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "gpu/device.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -48,7 +49,7 @@ TEST_F(Launching, StreamsAreIndependentAndEachKeepsItsOrder) {
 // Blocks have space for more rows than there are. Groups without one took the first, and wrote over it (ptxas 13.0;
 // found by ./dev soak).
 TEST_F(Launching, GroupsWithoutARowWriteNothing) {
-  const Epilogue tail = Epilogue::parse("t = unflatten(x, 3, (2, -1)); t * sum(t, 4, true) - y");
+  const Epilogue tail = as_written("t = unflatten(x, 3, (2, -1)); t * sum(t, 4, true) - y");
   for (const std::int64_t rows : {1, 5, 7, 15}) {
     const std::vector<float> values = ramp(static_cast<std::size_t>(rows), 1);
     const Array x = engine().array(DType::f32, {rows}, values.data());
@@ -66,7 +67,7 @@ TEST_F(Launching, GroupsWithoutARowWriteNothing) {
 
 TEST_F(Launching, IsCapturedInAGraphAndReplayed) {
   constexpr std::int64_t kCount = 50'001;
-  const Epilogue tail = Epilogue::parse("relu(x) * s + bias", std::array<std::string, 1>{"s"});
+  const Epilogue tail = as_written("relu(x) * s + bias", std::array<std::string, 1>{"s"});
   const std::vector<float> first = ramp(kCount, -25'000);
   Array x = engine().array(DType::f32, {kCount}, first.data());
   const std::vector<float> bias(1, 0.5f);
@@ -95,7 +96,7 @@ TEST_F(Launching, IsCapturedInAGraphAndReplayed) {
 }
 
 TEST_F(Launching, ANewShapeOfTheClassCompilesNothing) {
-  const Epilogue tail = Epilogue::parse("sigmoid((x + bias) * scale)");
+  const Epilogue tail = as_written("sigmoid((x + bias) * scale)");
   for (std::int64_t batch = 1; batch <= 64; ++batch) {
     const Dims shape = {batch, 5, 7, 9};
     Array x = engine().empty(DType::f16, shape);
@@ -206,7 +207,7 @@ TEST_F(Launching, HostMemoryIsRefusedAndNothingIsWritten) {
 }
 
 TEST_F(Launching, EmptyTensorsLaunchNothing) {
-  const Epilogue tail = Epilogue::parse("x + y");
+  const Epilogue tail = as_written("x + y");
   const Dims shape = {0, 5};
   const Array bias = engine().empty(DType::f32, {5});
   engine().launch(tail, nullptr, OutputView(nullptr, DType::f32, shape),

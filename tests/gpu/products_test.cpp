@@ -13,6 +13,7 @@
 #include "jit/compiler.hpp"
 #include "runtime/device.hpp"
 #include "runtime/module.hpp"
+#include "support/as_written.hpp"
 #include "support/gemm_problem.hpp"
 #include "support/products.hpp"
 #include "support/random.hpp"
@@ -55,7 +56,7 @@ class Products : public OnGpu {};
 // In the kernel of the product, and behind a product that lies in memory of the pool.
 TEST_F(Products, AreCapturedInAGraph) {
   for (const char* const text : {"relu(linear(x, w))", "softmax(linear(x, w), axis=-1)"}) {
-    const Epilogue tail = Epilogue::parse(text);
+    const Epilogue tail = as_written(text);
     std::vector<std::uint16_t> ones(128 * 64, 0x3f80);  // of bf16
     const Array x = engine().array(DType::bf16, {128, 64}, ones.data());
     const Array w = engine().array(DType::bf16, {128, 64}, ones.data());

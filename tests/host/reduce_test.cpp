@@ -17,6 +17,7 @@
 #include "host/execute.hpp"
 #include "ir/program.hpp"
 #include "plan/bind/space.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse {
 namespace {
@@ -41,7 +42,7 @@ struct Tensor {
 
 // Through the public API.
 void run(const std::string& chain, const std::vector<OutputView>& outputs, const std::vector<TensorView>& inputs) {
-  Engine(Device::cpu()).launch(Epilogue::parse(chain), nullptr, outputs, inputs);
+  Engine(Device::cpu()).launch(test::as_written(chain), nullptr, outputs, inputs);
 }
 
 std::vector<float> run(const std::string& chain, const Dims& shape, const std::vector<Tensor>& inputs) {

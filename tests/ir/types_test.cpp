@@ -8,6 +8,7 @@
 
 #include "ir/program.hpp"
 #include "ir/result_types.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse {
 namespace {
@@ -26,7 +27,9 @@ std::string types(const Epilogue& tail, std::string_view operands) {
   for (const DType type : tail.result_types(views)) names.emplace_back(to_string(type));
   return fmt::format("{}", fmt::join(names, " "));
 }
-std::string types(std::string_view chain, std::string_view operands) { return types(Epilogue::parse(chain), operands); }
+std::string types(std::string_view chain, std::string_view operands) {
+  return types(test::as_written(chain), operands);
+}
 
 TEST(ResultTypes, AreThePromotionOfTheOperands) {
   EXPECT_EQ(types("x + y", "f16 f32"), "f32");

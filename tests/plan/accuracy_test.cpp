@@ -1,5 +1,6 @@
 // Which formulas a chain's results allow, and what is claimed of their error.
 #include "plan/analysis/accuracy.hpp"
+#include "support/as_written.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ struct Chosen {
 // x and r are as large as the result, w is f32.
 Chosen choose(const std::string& chain, DType in, const std::vector<DType>& results, Math math = Math::standard,
               Dims shape = {64, 512}) {
-  const Epilogue tail = Epilogue::parse(chain).with(math);
+  const Epilogue tail = test::as_written(chain).with(math);
   std::vector<TensorView> inputs;
   for (const std::string& name : tail.inputs())
     inputs.emplace_back(nullptr, name == "w" ? DType::f32 : in, name == "w" ? Dims{shape[shape.size() - 1]} : shape);

@@ -8,12 +8,13 @@
 #include "ir/program.hpp"
 #include "plan/explain.hpp"
 #include "plan/plans.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse::plan {
 namespace {
 
 PlanSummary summary_of(const std::string& chain, const std::vector<TensorView>& inputs, const PlanTarget& target = {}) {
-  const Epilogue tail = Epilogue::parse(chain);
+  const Epilogue tail = test::as_written(chain);
   return Inspection(tail, results_of(tail.program(), inputs), inputs, target).plan();
 }
 
@@ -161,7 +162,7 @@ TEST(Summary, ExplainsPlansWithoutElements) {
 // What keeps a row from being held is said as it was found: not its length, where rows in short runs are read together.
 TEST(Summary, SaysWhyNobodyHoldsTheRows) {
   const auto why = [](const char* chain, const std::vector<TensorView>& inputs, const OutputView& output) {
-    return Inspection(Epilogue::parse(chain), std::span(&output, 1), inputs).plan().why;
+    return Inspection(test::as_written(chain), std::span(&output, 1), inputs).plan().why;
   };
   const auto says = [](const std::string& text, const std::string& segment) {
     EXPECT_NE(text.find(segment), std::string::npos) << text;

@@ -25,6 +25,7 @@
 #include "fuzz/drawn_launch.hpp"
 #include "jit/spills.hpp"
 #include "same/launch.hpp"
+#include "support/as_written.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
 
@@ -68,7 +69,7 @@ json describe(const Launch& launch) {
 }
 
 json readable(const Launch& launch) {
-  const Inspection inspection(Epilogue::parse(launch.chain), launch.outputs, launch.inputs,
+  const Inspection inspection(test::as_written(launch.chain), launch.outputs, launch.inputs,
                               {launch.machine.architecture, launch.machine.multiprocessors});
   return {{"text", inspection.plan_text()}};
 }

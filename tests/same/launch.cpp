@@ -1,6 +1,7 @@
 // Launches as JSON. Addresses are written as numbers. Operands may stand under their names, and a result may leave its
 // shape to the chain ("layout" instead of "shape").
 #include "same/launch.hpp"
+#include "support/as_written.hpp"
 
 #include <stdexcept>
 
@@ -78,7 +79,7 @@ Launch from_line(std::string_view text) {
   std::vector<Dims> shapes(line.at("outputs").size());
   bool is_open = false;  // some result leaves its shape to the chain
   for (const json& view : line["outputs"]) is_open = is_open || !view.contains("shape");
-  if (is_open) shapes = Epilogue::parse(launch.chain).result_shapes(launch.inputs);
+  if (is_open) shapes = test::as_written(launch.chain).result_shapes(launch.inputs);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     launch.outputs.push_back(output_of(line["outputs"].at(i), shapes[i]));
   }

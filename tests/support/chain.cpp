@@ -1,5 +1,6 @@
 // Building chains, writing them as text, and reading them back from the library's Program.
 #include "support/chain.hpp"
+#include "support/as_written.hpp"
 
 #include <algorithm>
 #include <array>
@@ -226,7 +227,7 @@ bool Chain::has_shaping() const noexcept { return std::ranges::any_of(steps, &St
 
 std::string to_text(const Chain& chain) { return Writer(chain).text(); }
 
-Epilogue to_epilogue(const Chain& chain) { return Epilogue::parse(to_text(chain)); }
+Epilogue to_epilogue(const Chain& chain) { return as_written(to_text(chain)); }
 
 namespace {
 AxisList axes_of(const ir::Node& node) {

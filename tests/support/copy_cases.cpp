@@ -1,4 +1,5 @@
 #include "support/copy_cases.hpp"
+#include "support/as_written.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -197,7 +198,7 @@ CopyCase::CopyCase(std::uint64_t seed) : random_(seed) {
   const bool is_beside = kind_ == "beside" || random_.percent(25);
   text_ = "return " + (is_beside ? plain(sources[0]) + ", " : "");
   for (const Source& source : sources) text_ += (&source == sources.data() ? "" : ", ") + placed(source);
-  tail_ = Epilogue::parse(text_);
+  tail_ = as_written(text_);
 }
 
 std::vector<TensorView> CopyCase::inputs() const {

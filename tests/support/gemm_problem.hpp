@@ -18,6 +18,7 @@
 
 #include "codegen/gemm/gemm.hpp"
 #include "plan/gemm/gemm.hpp"
+#include "support/as_written.hpp"
 #include "support/storage.hpp"
 
 namespace epifuse::test {
@@ -147,7 +148,7 @@ class GemmProblem {
         other_(random_, types.factor, {shape.batches, shape.columns, shape.depth}, shape.padding,
                shape.right_transposed),
         result_(random_, types.result, {shape.batches, shape.rows, shape.columns}, shape.padding, false),
-        tail_(Epilogue::parse(chain.text)) {
+        tail_(as_written(chain.text)) {
     for (const Dims& operand : chain.operands) {
       const Dims extents = {operand[0] == 0 ? shape.batches : 1, operand[1] == 0 ? shape.rows : 1,
                             operand[2] == 0 ? shape.columns : 1};

@@ -1,5 +1,6 @@
 // A case draws its tensors on the host; a launch takes copies of their memory on its device.
 #include "support/products.hpp"
+#include "support/as_written.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -184,7 +185,7 @@ ProductCase::ProductCase(std::uint64_t seed, Drawn drawn) : impl_(std::make_uniq
 ProductCase::~ProductCase() = default;
 
 std::string ProductCase::judge(Engine& engine) const {
-  const Epilogue tail = Epilogue::parse(impl_->chain.text);
+  const Epilogue tail = as_written(impl_->chain.text);
   std::vector<Array> arrays;
   const auto placed = [&](const Tensor& tensor) {
     const Dims bytes = {static_cast<std::int64_t>(tensor.memory.size())};

@@ -1,5 +1,6 @@
 // A chain is drawn and computed at once, one operation after the other.
 #include "support/views.hpp"
+#include "support/as_written.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -447,7 +448,7 @@ ViewCase draw_view_case(std::uint64_t seed) {
   }
 }
 
-PlacedViewCase::PlacedViewCase(const ViewCase& test) : test_(test), tail_(Epilogue::parse(test.text)) {
+PlacedViewCase::PlacedViewCase(const ViewCase& test) : test_(test), tail_(as_written(test.text)) {
   memory_.resize(tail_.inputs().size());
   stored_.resize(memory_.size());
   for (std::size_t i = 0; i < memory_.size(); ++i) {

@@ -1,4 +1,5 @@
 #include "support/wrap_cases.hpp"
+#include "support/as_written.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -185,7 +186,7 @@ WrapCase::WrapCase(std::uint64_t seed) {
   } else {
     text_ = "roll(x, (" + std::to_string(random.between(-3, 3)) + "), (0))";
   }
-  tail_ = Epilogue::parse(text_);
+  tail_ = as_written(text_);
   begins_ = random.percent(40) ? random.between(0, 7) * static_cast<std::int64_t>(bytes_) : 0;
   const std::int64_t elements = count_of(shape);
   reserved_ = static_cast<std::size_t>(begins_) + static_cast<std::size_t>(elements) * bytes_;

@@ -7,10 +7,11 @@ import time
 
 import numpy as np
 import pytest
+from tails import as_written
 
 import epifuse
 
-TAIL = epifuse.compile("(minimum(x, 0.5) + bias) * 2")
+TAIL = as_written("(minimum(x, 0.5) + bias) * 2")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def test_memory_waits_for_recorded_streams(torch):
 
 def test_cuda_graphs(torch):
     x, bias = operands(torch)
-    tail = epifuse.compile("t = x + bias; softmax(t, axis=-1)")
+    tail = as_written("t = x + bias; softmax(t, axis=-1)")
     tail.prepare(x, bias)
     y = tail(x, bias)
     torch.cuda.synchronize()
@@ -166,7 +167,7 @@ def test_devices_do_not_mix(torch):
 
 
 def test_one_kernel_serves_all_shapes(torch):
-    tail = epifuse.compile("relu(x + bias) * 3")
+    tail = as_written("relu(x + bias) * 3")
     kernels = set()
     for batch in (1, 2, 7, 64):
         x = torch.randn(batch, 32, 64, device="cuda")
@@ -188,7 +189,7 @@ def test_compiling_holds_no_lock_of_python(torch):
     thread.start()
     chain = " + ".join(f"gelu(x * {i}.5) * erf(bias - {i})" for i in range(40))
     begin = time.perf_counter()
-    epifuse.compile(chain).prepare(x, bias)
+    as_written(chain).prepare(x, bias)
     took = time.perf_counter() - begin
     stop.set()
     thread.join()

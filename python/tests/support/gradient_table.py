@@ -1,5 +1,6 @@
 """The table of docs/guide/training.md: operations of both passes, what backward reads, and whether it is one kernel on an H100.
 `python python/tests/support/gradient_table.py` prints it."""
+from tails import as_written
 
 import epifuse
 
@@ -56,7 +57,7 @@ def described(gradient, shapes):
 
 def row(chain, wrt, shapes):
     """The cells of one row of the table."""
-    gradient = epifuse.gradient(epifuse.compile(chain), wrt.split())
+    gradient = epifuse.gradient(as_written(chain), wrt.split())
     names = [operand.name for operand in gradient.operands if operand.source != "shape"]
     plan, reason = None, ""
     try:

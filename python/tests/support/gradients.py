@@ -18,6 +18,7 @@ import torch
 from chain_functions import run_chain
 from gradient_cases import cases
 from losses import MODELS, PRODUCERS, STEPS, losses
+from tails import as_written
 
 import epifuse
 
@@ -54,7 +55,7 @@ def both_passes(
     text: str, operands: dict[str, torch.Tensor], wrt: list[str] | None = None, seed: int = 0, chain: str = "", oracle: torch.dtype | None = None
 ) -> Passes:
     """`chain`: the same as `text` where the language writes it otherwise. `oracle`: the type in which PyTorch computes."""
-    tail = epifuse.compile(chain or text)
+    tail = as_written(chain or text)
     wrt = wrt or list(tail.inputs)
     gradient = epifuse.gradient(tail, wrt)
     inputs = [operands[name] for name in tail.inputs]
@@ -215,7 +216,7 @@ def run_random(seed: int) -> tuple[str, str]:
     """The text of the chain, and: "agrees"; "no gradient"; "forward: …" or "backward: …", why that pass is refused; or what differs."""
     drawn = Drawn(seed)
     operands = operands_of(drawn.shapes, seed)
-    tail = epifuse.compile(drawn.text)
+    tail = as_written(drawn.text)
     wrt = reachable(tail)
     if not wrt:
         return drawn.text, "no gradient"
@@ -247,7 +248,7 @@ def precision(text: str, operands: dict[str, torch.Tensor], dtype: torch.dtype) 
     """How far the gradients of a tail under autograd are from PyTorch's in f64 of the same operands, in units in the last place of the largest element.
     Beside it PyTorch's own in that type, which it may not have."""
     given = {name: x.to(dtype) for name, x in operands.items()}
-    tail = epifuse.compile(text)
+    tail = as_written(text)
     wide = {name: x.double().requires_grad_() for name, x in given.items()}
     expected = run_chain(text, wide)
     results = _listed(tail(*(given[name] for name in tail.inputs)))
@@ -272,7 +273,7 @@ def precision(text: str, operands: dict[str, torch.Tensor], dtype: torch.dtype) 
 
 def passes_gradcheck(text: str, operands: dict[str, torch.Tensor]) -> bool:
     """torch.autograd.gradcheck of the tail itself: its backward pass beside differences of its forward pass."""
-    tail = epifuse.compile(text)
+    tail = as_written(text)
     inputs = [operands[name].clone().requires_grad_() for name in tail.inputs]
     return torch.autograd.gradcheck(tail, inputs, raise_exception=False)
 

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from gradients import difference
 from hypothesis import strategies as st
+from tails import as_written
 
 import epifuse
 
@@ -402,7 +403,7 @@ def judge(case: Case) -> str:
     exact = {name: one.double() if one.is_floating_point() else one for name, one in case.operands.items()}
     expected = case.function(**exact)
     try:
-        tail = epifuse.compile(case.text)
+        tail = as_written(case.text)
         found = tail(**case.operands)
     except (ValueError, NotImplementedError, epifuse.Error) as error:
         reason = reason_of(error)
@@ -422,7 +423,7 @@ def judge_gradient(case: Case, exact: dict[str, torch.Tensor]) -> str:
     weights = torch.arange(1, result.numel() + 1, dtype=torch.float64).reshape(result.shape) / 4
     want = torch.autograd.grad(result, [leaves[name] for name in case.wrt], weights, allow_unused=True)
     try:
-        gradient = epifuse.gradient(epifuse.compile(case.text), case.wrt)
+        gradient = epifuse.gradient(as_written(case.text), case.wrt)
         inputs = [exact[name] for name in gradient.forward.inputs]
         found = gradient.forward(*inputs)
         found = list(found) if isinstance(found, tuple) else [found]
