@@ -36,8 +36,8 @@ void take_from(void* library) noexcept {
 #ifdef EPIFUSE_NVTX3
 // Null without a profiler.
 nvtxDomainHandle_t domain() noexcept {
-  static const nvtxDomainHandle_t kDomain = nvtxDomainCreateA("EpiFuse");
-  return kDomain;
+  static const nvtxDomainHandle_t created = nvtxDomainCreateA("EpiFuse");
+  return created;
 }
 
 int push_to_domain(const char* name) {
