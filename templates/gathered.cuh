@@ -19,8 +19,8 @@ __device__ __forceinline__ T read_at(const T* row, Index offset, T out_of_range 
 //@end
 
 //@section scale_tiles
-// Where the scale of row i and block j lies: element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of tiles of 128 rows and 4
-// blocks. `along`: elements from one to the next of i % 32, i / 32 % 4, i / 128, j % 4 and j / 4.
+// Where the scale of row i and block j lies: element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of tiles of 128 rows and
+// 4 blocks. `along`: elements from one to the next of i % 32, i / 32 % 4, i / 128, j % 4 and j / 4.
 template <class T>
 __device__ __forceinline__ T* in_tiles(T* tiles, Index i, Index j, const Index (&along)[5][3]) {
   return tiles + (i & 31) * along[0][0] + (i >> 5 & 3) * along[1][0] + (i >> 7) * along[2][0] + (j & 3) * along[3][0] +
@@ -33,7 +33,9 @@ __device__ __forceinline__ void pad_tiles(T* tiles, Index i, Index j, Index rows
                                           const Index (&along)[5][3]) {
   const Index end_row = i + 1 == rows ? (rows + 127) & ~Index(127) : i + 1;
   const Index end_block = j + 1 == blocks ? (blocks + 3) & ~Index(3) : j + 1;
+#pragma unroll 1
   for (Index row = i; row < end_row; ++row)
+#pragma unroll 1
     for (Index block = row == i ? j + 1 : j; block < end_block; ++block) *in_tiles(tiles, row, block, along) = T{};
 }
 //@end

@@ -175,15 +175,17 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
 namespace {
 
 // A result whose places positions name: its element, and behind it what pads the tiles.
-std::string written_in_tiles(const ir::Program& program, const ir::Scatter& scatter, const std::string& name,
-                             std::string_view type, const OffsetText& offset, std::string_view exists,
-                             std::string_view indent,
+std::string written_in_tiles(const ir::Program& program, const OperandPlan& output, std::size_t i,
+                             const OffsetText& offset, std::string_view exists, std::string_view indent,
                              const std::function<std::string(const std::string& base)>& write) {
+  const ir::Scatter& scatter = *program.scatter_of(i);
+  const std::string name = output_name(program, i);
   const std::string row = input_name(program, static_cast<std::size_t>(scatter.along.front().index));
   const std::string block = input_name(program, static_cast<std::size_t>(scatter.along.back().index));
   const std::string at = fmt::format("p.{}, {}, {}", name, offset(row), offset(block));
-  std::string out = fmt::format("{0}{1}* const row_{2} = in_tiles({3}, p.gathers_{2});\n{0}{4}", indent, type, name, at,
-                                write("row_" + name));
+  std::string out = fmt::format("{0}{1}* const row_{2} = in_tiles({3}, p.gathers_{2});\n{0}{4}", indent,
+                                storage_type(output.dtype), name, at, write("row_" + name));
+  if (!output.pads) return out;
   out += fmt::format("{}{}pad_tiles({}, p.inside_{}[1], p.inside_{}[1], p.gathers_{});\n", indent,
                      exists.empty() ? "" : fmt::format("if ({}) ", exists), at, row, block, name);
   return out;
@@ -198,7 +200,7 @@ std::string written_at(const ir::Program& program, const KernelClass& kernel, st
   const ir::Scatter* const scatter = program.scatter_of(i);
   if (scatter == nullptr) return std::string(indent) + write("p." + name);
   const std::string_view type = storage_type(kernel.outputs[i].dtype);
-  if (scatter->is_computed()) return written_in_tiles(program, *scatter, name, type, offset, exists, indent, write);
+  if (scatter->is_computed()) return written_in_tiles(program, kernel.outputs[i], i, offset, exists, indent, write);
   const auto index = static_cast<std::size_t>(scatter->along[0].index);
   const std::string row = fmt::format("row_at(p.{0}, p.{1}[{2}], p.gathers_{0}[0])", name, input_name(program, index),
                                       existing_offset(program, index, offset));

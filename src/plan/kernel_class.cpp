@@ -33,6 +33,7 @@ std::string OperandPlan::text() const {
   if (strides_of != kOwn) text += fmt::format(":strides of {}", strides_of);
   if (aligned) text += ":aligned";
   if (per_row) text += ":per_row";
+  if (pads) text += ":pads";
   return read_only ? text + ":read_only" : text;
 }
 

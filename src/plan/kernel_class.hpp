@@ -77,6 +77,7 @@ struct OperandPlan {
   bool aligned =
       false;  ///< contiguous, where rows are divisible: all vectors begin where an access may; else the kernel asks
   bool per_row = false;    ///< reductions, of `index`: the same for all of a row
+  bool pads = false;       ///< a result in tiles that are not all full: the kernel writes 0 where they are not
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
   std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
   int strides_of = kOwn;               ///< an input before it that has the same strides: one parameter serves both
@@ -90,10 +91,15 @@ struct OperandPlan {
   std::string text() const;
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &OperandPlan::dtype},          Field{"", &OperandPlan::access},
-                      Field{"width", &OperandPlan::width},     Field{"aligned", &OperandPlan::aligned},
-                      Field{"per_row", &OperandPlan::per_row}, Field{"read_only", &OperandPlan::read_only},
-                      Field{"run", &OperandPlan::run},         Field{"strides_of", &OperandPlan::strides_of},
+    return std::tuple{Field{"", &OperandPlan::dtype},
+                      Field{"", &OperandPlan::access},
+                      Field{"width", &OperandPlan::width},
+                      Field{"aligned", &OperandPlan::aligned},
+                      Field{"per_row", &OperandPlan::per_row},
+                      Field{"pads", &OperandPlan::pads},
+                      Field{"read_only", &OperandPlan::read_only},
+                      Field{"run", &OperandPlan::run},
+                      Field{"strides_of", &OperandPlan::strides_of},
                       Field{"moves", &OperandPlan::moves}};
   }
 };

@@ -164,6 +164,33 @@ void check_packed_operands(const KernelClass& kernel, const ir::Program& program
     check_packed_operand(kernel, kernel.outputs[i], fmt::format("output '{}'", program.result_name(i)));
 }
 
+// Of the tiles in which positions have their places, whether there are places without a position.
+bool has_padding(const StridedOperand& output, const Space& space) {
+  std::int64_t places = 1;
+  std::int64_t positions = 1;
+  for (const GatheredDimension& gather : output.gathers) {
+    if (!gather.computed.exists()) continue;
+    places *= gather.extent;
+    if (gather.computed.modulus == 0) positions *= space.inputs[gather.index].count;  // once for each mask
+  }
+  return places != positions;
+}
+
+// What is known of results that lie in tiles, and of the masks that have their positions.
+void find_places(Plan& plan) {
+  KernelClass& kernel = plan.kernel_class;
+  for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
+    const StridedOperand& output = plan.space.outputs[i];
+    kernel.outputs[i].pads = has_padding(output, plan.space);
+    for (const GatheredDimension& gather : output.gathers) {
+      if (!gather.computed.exists() || !kernel.reduction()) continue;
+      const Strides& strides = plan.space.inputs[gather.index].strides;
+      kernel.inputs[gather.index].moves =
+          moves_of(plan.space, [&](int d) { return strides[static_cast<std::size_t>(d)]; });
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
@@ -174,6 +201,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     Structure structure = analyse(program, plan.space);
     if (structure.has_reductions()) {
       plan_reduction(plan, program, std::move(structure), machine);
+      find_places(plan);
       check_packed_operands(plan.kernel_class, program);
       const auto written = as_written(program, outputs);
       check_written(plan, program, written);
@@ -183,6 +211,7 @@ Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, 
     }
   }
   plan_pointwise(plan, program, machine);
+  find_places(plan);
   check_packed_operands(plan.kernel_class, program);
   return plan;
 }
