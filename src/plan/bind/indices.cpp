@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "plan/bind/repeats.hpp"
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/space.hpp"
 
@@ -22,7 +23,7 @@ int indexed_dimension(const ir::Node& node, int rank) {
     fail(invalid_argument, "'{}' {} dimension {} at indices, but its argument has {} dimension{}",
          ir::written_name(node), node.op == ir::Op::index_copy ? "writes" : "reads", axis, rank, rank == 1 ? "" : "s");
   }
-  return axis < 0 ? axis + rank : axis;
+  return from_front(axis, rank);
 }
 
 Dims indexed_shape(const ir::Node& node, const Dims& table, const Dims& index) {

@@ -369,8 +369,7 @@ class Lowering {
   // Of the positions along a dimension those that the path takes.
   Built numbered(ir::Value value, int path) {
     const Node& n = node(value);
-    const int axis = n.shaping.axes.at[0];
-    const int d = axis < 0 ? axis + shape(value).size() : axis;
+    const int d = from_front(n.shaping.axes.at[0], shape(value).size());
     if (!has_only_positions(steps(path))) refuse_repeated(value, path);
     const Built& given = argument(n.args[0], path);
     const Dims all = shape_through(value, path);

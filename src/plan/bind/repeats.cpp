@@ -6,23 +6,16 @@
 
 #include "base/text.hpp"
 #include "plan/bind/bounds.hpp"
+#include "plan/bind/shape_rules.hpp"
 
 namespace epifuse::plan {
-namespace {
 
 using ir::Op;
 using Given = DimensionMap::Given;
 using Taken = DimensionMap::Taken;
 
-int repeated_dimension(const ir::Node& node, int rank) {
-  const int axis = node.shaping.axes.at[0];
-  return axis < 0 ? axis + rank : axis;
-}
-
-}  // namespace
-
 const Dims& repeated_shape(const ir::Node& node, const Dims& own, const Dims& other) {
-  const int d = repeated_dimension(node, other.size());
+  const int d = from_front(node.shaping.axes.at[0], other.size());
   bool fits = own.size() == other.size() && d >= 0 && d < other.size();
   for (int k = 0; fits && k < other.size(); ++k) fits = k == d || own[k] == other[k];
   if (!fits) {
@@ -35,7 +28,7 @@ const Dims& repeated_shape(const ir::Node& node, const Dims& own, const Dims& ot
 }
 
 Steps repeated_steps(const ir::Node& node, const Dims& own, const Dims& other, const Steps& then) {
-  const int d = repeated_dimension(node, other.size());
+  const int d = from_front(node.shaping.axes.at[0], other.size());
   const ir::Bounds::Repeat repeat{node.shaping.sizes[0], 1, node.shaping.sizes[1]};
   if (repeat.times != 1) return joined(Repeated{d, repeat, other}, other, then);
   DimensionMap map = DimensionMap::whole(own);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/pooling.hpp"
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/views.hpp"
 
 namespace epifuse::plan {
@@ -19,8 +20,7 @@ std::optional<Roll> roll_of(const ir::Program& program, const Dims& shape, ir::V
   const Node& n = program.node(value);
   const ir::View* const by = n.op == Op::cat ? ir::rolled_by(program, n) : nullptr;
   if (by == nullptr) return std::nullopt;
-  const std::int64_t d = by->numbers[0];
-  return Roll{program.node(n.args[0]).args[0], static_cast<int>(d < 0 ? d + shape.size() : d), by->numbers[1]};
+  return Roll{program.node(n.args[0]).args[0], from_front(by->numbers[0], shape.size()), by->numbers[1]};
 }
 
 // From a value to its operands, each value and dimension once.
@@ -61,8 +61,7 @@ class WrapSearch {
   bool reaches_joined(const Node& n, ir::Value value, int d) {
     const auto roll = roll_of(program_, shape(value), value);
     if (roll) return reaches(roll->argument, d);
-    const std::int64_t axis = n.shaping.axes.at[0];
-    const bool is_along = (axis < 0 ? axis + shape(value).size() : axis) == d;
+    const bool is_along = from_front(n.shaping.axes.at[0], shape(value).size()) == d;
     return !is_along && reaches(n.args[0], d) && reaches(n.args[1], d);
   }
 

@@ -17,7 +17,7 @@ int resolve_axis(const Node& node, int axis, int rank) {
     fail(invalid_argument, "axis {} of '{}' is out of range: its argument has {} dimension{}", axis,
          ir::written_name(node), rank, rank == 1 ? "" : "s");
   }
-  return axis < 0 ? axis + rank : axis;
+  return from_front(axis, rank);
 }
 
 std::uint32_t reduced_dimensions(const Node& node, int rank) {

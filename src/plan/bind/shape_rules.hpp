@@ -11,6 +11,9 @@
 
 namespace epifuse::plan {
 
+/// The dimension that is named `axis`, from the front or (negative) from the back.
+inline int from_front(std::int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }
+
 // They throw Error(invalid_argument), naming the operation, for what does not fit.
 
 /// The dimension that the operation names `axis`, of an argument of `rank` dimensions.

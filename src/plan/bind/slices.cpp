@@ -17,8 +17,6 @@ using Taken = DimensionMap::Taken;
 using Given = DimensionMap::Given;
 using Cuts = std::vector<Taken>;  // of one dimension
 
-int dimension(std::int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
-
 // Both at once: their intersections. Slices at steps of more than one meet whole dimensions only.
 Cuts refined(const Cuts& a, const Cuts& b) {
   if (b.size() <= 1 || a == b) return a;
@@ -112,7 +110,7 @@ class Sweep {
   }
 
   Slices joined_of(const Node& n, ir::Value value) const {
-    const int d = dimension(n.shaping.axes.at[0], shape(n.args[0]).size());
+    const int d = from_front(n.shaping.axes.at[0], shape(n.args[0]).size());
     if (rejoined_[static_cast<std::size_t>(value)] != ir::kNone) {
       Slices all = slices(n.args[0]);
       all[static_cast<std::size_t>(d)] = {{0, 1, shape(value)[d]}};
@@ -182,8 +180,8 @@ class Sweep {
   // Elements side by side in the innermost of the merged dimensions, or blocks of the outermost.
   Slices flattened(const Node& n, const Dims& own, Slices all) const {
     const Dims& arg = shape(n.args[0]);
-    const int first = dimension(n.shaping.sizes[0], arg.size());
-    const int last = dimension(n.shaping.sizes[1], arg.size());
+    const int first = from_front(n.shaping.sizes[0], arg.size());
+    const int last = from_front(n.shaping.sizes[1], arg.size());
     std::int64_t inner = 1;  // elements of the merged dimension for a step of the one at hand
     for (int d = last; d >= first; --d) {
       const Cuts& cuts = slices(n.args[0])[static_cast<std::size_t>(d)];
@@ -211,7 +209,7 @@ class Sweep {
   // The split dimension stays whole: what is joined along it, lower() refuses.
   Slices unflattened(const Node& n, Slices all) const {
     const int rank = shape(n.args[0]).size();
-    const int d = dimension(n.shaping.axes.at[0], rank);
+    const int d = from_front(n.shaping.axes.at[0], rank);
     for (int k = 0; k < rank; ++k) {
       if (k != d) all[static_cast<std::size_t>(k < d ? k : k + 1)] = slices(n.args[0])[static_cast<std::size_t>(k)];
     }
@@ -226,8 +224,8 @@ class Sweep {
 };
 
 std::optional<std::vector<Taken>> before_flatten(const Node& n, const Dims& argument, const std::vector<Taken>& taken) {
-  const int first = dimension(n.shaping.sizes[0], argument.size());
-  const int last = dimension(n.shaping.sizes[1], argument.size());
+  const int first = from_front(n.shaping.sizes[0], argument.size());
+  const int last = from_front(n.shaping.sizes[1], argument.size());
   std::vector<Taken> all(taken.begin(), taken.begin() + first);
   for (int d = first; d <= last; ++d) all.push_back({0, 1, argument[d]});
   all.insert(all.end(), taken.begin() + first + 1, taken.end());
@@ -248,7 +246,7 @@ std::optional<std::vector<Taken>> before_flatten(const Node& n, const Dims& argu
 
 std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& argument, const Dims& shape,
                                                    const std::vector<Taken>& taken) {
-  const auto d = static_cast<std::size_t>(dimension(n.shaping.axes.at[0], argument.size()));
+  const auto d = static_cast<std::size_t>(from_front(n.shaping.axes.at[0], argument.size()));
   const Taken& outer = taken[d];
   const Taken& inner = taken[d + 1];
   const std::int64_t extent = shape[static_cast<int>(d) + 1];
@@ -296,7 +294,7 @@ std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vect
     } else if (ir::is_reduction(n.op) && n.arity() == 1) {
       rows = rows_of_reduced(n, all[argument(0)], shapes[argument(0)]);
     } else if (n.op == Op::cat) {
-      const int d = dimension(n.shaping.axes.at[0], own.size());
+      const int d = from_front(n.shaping.axes.at[0], own.size());
       const ir::Value row = all[argument(0)][static_cast<std::size_t>(d)];
       const bool is_rejoined = row != ir::kNone && row == all[argument(1)][static_cast<std::size_t>(d)] &&
                                shapes[static_cast<std::size_t>(row)] == own && shapes[argument(0)][d] < own[d] &&
@@ -323,7 +321,7 @@ std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims
 
 std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shapes, int axis, const Steps& steps) {
   const DimensionMap whole = DimensionMap::whole(all);
-  const int d = dimension(axis, all.size());
+  const int d = from_front(axis, all.size());
   // All of it is read at indices along another dimension.
   const auto* const indexed = steps.empty() ? nullptr : std::get_if<Indexed>(steps.data());
   const bool is_repeated = !steps.empty() && std::holds_alternative<Repeated>(steps[0]);

@@ -13,6 +13,7 @@
 #include "plan/bind/existing.hpp"
 #include "plan/bind/normal_form.hpp"
 #include "plan/bind/packed.hpp"
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
@@ -335,8 +336,8 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
     if (program.node(value).op == ir::Op::rand_like) {
       set_random(strided, shape, shapes.inputs[i]);
     } else {
-      const int axis = program.node(value).shaping.axes.at[0];
-      set_position(strided, shape, axis < 0 ? axis + shape.size() : axis, shapes.inputs[i]);
+      const int dimension = from_front(program.node(value).shaping.axes.at[0], shape.size());
+      set_position(strided, shape, dimension, shapes.inputs[i]);
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i)

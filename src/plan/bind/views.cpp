@@ -29,7 +29,7 @@ struct Resolving {
       fail(invalid_argument, "'{}': there is no dimension {}, the value has the shape {}", text(), dim,
            to_string(shape));
     }
-    return static_cast<int>(dim < 0 ? dim + rank : dim);
+    return from_front(dim, rank);
   }
   int dimension(std::int64_t dim) const { return dimension(dim, shape.size()); }
 };
