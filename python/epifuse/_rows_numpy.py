@@ -8,7 +8,7 @@ import math
 from ._exact import convert, kind_of
 from ._ops import Unsupported, Value
 from ._rows import Const, Table
-from ._rows_torch import check_divisor, floor_divide, our_dtype
+from ._rows_torch import are_truth, bits, check_divisor, floor_divide, our_dtype
 from ._rows_torch_products import product
 from ._rows_torch_shapes import axes_of, matrix_or_vector, vector_norm
 from ._rows_torch_views import counted, joined, listed, position, stacked, triangle
@@ -92,13 +92,9 @@ def _tan(c, x, /):
     return c.emit("div", c.emit("sin", x), c.emit("cos", x))
 
 
-def _both_truth(a, b):
-    return kind_of(a) == kind_of(b) == "bool"
-
-
 @_numpy("add")
 def _add(c, x1, x2, /):
-    return c.emit("logical_or" if _both_truth(x1, x2) else "add", x1, x2)
+    return c.emit("logical_or" if are_truth(x1, x2) else "add", x1, x2)
 
 
 @_numpy("subtract")
@@ -108,7 +104,7 @@ def _subtract(c, x1, x2, /):
 
 @_numpy("multiply")
 def _multiply(c, x1, x2, /):
-    return c.emit("logical_and" if _both_truth(x1, x2) else "mul", x1, x2)
+    return c.emit("logical_and" if are_truth(x1, x2) else "mul", x1, x2)
 
 
 @_numpy("divide true_divide")
@@ -175,9 +171,7 @@ for _name, _operation in {
 
 def _logic(operation):
     def row(c, x1, x2, /):
-        if not _both_truth(x1, x2):
-            raise Unsupported(f"'bitwise_{operation}' of integers: a chain has no bits, only truth values")
-        return c.emit(f"logical_{operation}", x1, x2)
+        return bits(c, f"bitwise_{operation}", operation, x1, x2)
 
     return row
 
@@ -188,9 +182,7 @@ for _name in ("and", "or", "xor"):
 
 @_numpy("invert bitwise_not bitwise_invert")
 def _invert(c, x, /):
-    if kind_of(x) != "bool":
-        raise Unsupported("'invert' of integers: a chain has no bits, only truth values")
-    return c.emit("logical_not", x)
+    return bits(c, "invert", "not", x)
 
 
 # ---- functions

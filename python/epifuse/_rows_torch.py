@@ -95,13 +95,20 @@ def _tan(c, input):
 # ---- arithmetic
 
 
-def _both_truth(a, b):
-    return kind_of(a) == kind_of(b) == "bool"
+def are_truth(*values):
+    return {kind_of(value) for value in values} == {"bool"}
+
+
+def bits(c, name, operation, *operands):
+    """What the function `name` does with each bit of its operands."""
+    if not are_truth(*operands):
+        raise Unsupported(f"'{name}' of integers: a chain has no bits, only truth values")
+    return c.emit(f"logical_{operation}", *operands)
 
 
 @everywhere("add")
 def _add(c, input, other, *, alpha=1):
-    if _both_truth(input, other):
+    if are_truth(input, other):
         if alpha is True or alpha == 1:
             return c.emit("logical_or", input, other)
         raise Unsupported("'add' of truth values with alpha")
@@ -120,7 +127,7 @@ def _rsub(c, input, other, *, alpha=1):
 
 @everywhere("mul multiply")
 def _mul(c, input, other):
-    return c.emit("logical_and" if _both_truth(input, other) else "mul", input, other)
+    return c.emit("logical_and" if are_truth(input, other) else "mul", input, other)
 
 
 def _is(value, number):
@@ -325,9 +332,7 @@ for _name, _aliases in {
 
 def _logic(operation):
     def row(c, input, other):
-        if not _both_truth(input, other):
-            raise Unsupported(f"'bitwise_{operation}' of integers: a chain has no bits, only truth values")
-        return c.emit(f"logical_{operation}", input, other)
+        return bits(c, f"bitwise_{operation}", operation, input, other)
 
     return row
 
@@ -339,9 +344,7 @@ for _name in ("and", "or", "xor"):
 
 @everywhere("bitwise_not")
 def _bitwise_not(c, input):
-    if kind_of(input) != "bool":
-        raise Unsupported("'bitwise_not' of integers: a chain has no bits, only truth values")
-    return c.emit("logical_not", input)
+    return bits(c, "bitwise_not", "not", input)
 
 
 # ---- activations
