@@ -15,10 +15,10 @@ from ._stages import computed_in, stages
 from ._torch_ops import (
     _LIBRARY,
     _OURS,
-    _TAGS,
     _TORCH,
     _fake,
     _parse_results,
+    define,
     dispatch,
     facts_of,
     launcher_for,
@@ -253,24 +253,13 @@ def _prepared(arrays, scalars, chain, results):
     return _launch(arrays, scalars, chain, results, run=run)
 
 
-for _operator, _signature, _real, _shape in (
-    (
-        "recorded",
-        "(Tensor[] inputs, float[] scalars, str chain, str results, int[] wanted, int[] overwritten) -> Tensor[]",
-        _recorded_with(_launch),
-        _recorded_with(_fake),
-    ),
-    (
-        "recorded_backward",
-        "(Tensor[] arrays, float[] scalars, str chain, str results) -> Tensor[]",
-        _launch,
-        _fake,
-    ),
-):
-    _LIBRARY.define(_operator + _signature, tags=_TAGS)
-    _LIBRARY.impl(_operator, _real, "CPU")
-    _LIBRARY.impl(_operator, _real, "CUDA")
-    torch.library.register_fake(f"epifuse::{_operator}", _shape, lib=_LIBRARY)
+define(
+    "recorded",
+    "(Tensor[] inputs, float[] scalars, str chain, str results, int[] wanted, int[] overwritten) -> Tensor[]",
+    _recorded_with(_launch),
+    _recorded_with(_fake),
+)
+define("recorded_backward", "(Tensor[] arrays, float[] scalars, str chain, str results) -> Tensor[]", _launch, _fake)
 
 
 # ---- autograd

@@ -216,15 +216,18 @@ def _autograd(inputs, scalars, chain, results):
         return torch.ops.epifuse.tail(inputs, scalars, chain, results)
 
 
-for _operator, _signature, _real, _shape in (
-    ("tail", _SIGNATURE, _run, _fake),
-    ("launch", _SIGNATURE_LAUNCH, _launch, _fake_in_order),
-    ("launch_over", _SIGNATURE_OVER, _launch_over, lambda *arguments: None),
-):
-    _LIBRARY.define(_operator + _signature, tags=_TAGS)
-    _LIBRARY.impl(_operator, _real, "CPU")
-    _LIBRARY.impl(_operator, _real, "CUDA")
-    torch.library.register_fake(f"epifuse::{_operator}", _shape, lib=_LIBRARY)
+def define(operator, signature, real, shape):
+    """An operator of torch.ops.epifuse: what it does on devices of both kinds, and what it gives for tensors without
+    elements."""
+    _LIBRARY.define(operator + signature, tags=_TAGS)
+    _LIBRARY.impl(operator, real, "CPU")
+    _LIBRARY.impl(operator, real, "CUDA")
+    torch.library.register_fake(f"epifuse::{operator}", shape, lib=_LIBRARY)
+
+
+define("tail", _SIGNATURE, _run, _fake)
+define("launch", _SIGNATURE_LAUNCH, _launch, _fake_in_order)
+define("launch_over", _SIGNATURE_OVER, _launch_over, lambda *arguments: None)
 _LIBRARY.impl("tail", _autograd, "Autograd")
 
 
