@@ -260,6 +260,13 @@ def split_bias_gradients(graph):
     graph.eliminate_dead_code()
 
 
+def take_apart(graph):
+    """Makes nodes of their own of what may join a kernel: parts of tensors, biases and their gradients."""
+    spell_out_parts(graph)
+    split_biases(graph)
+    split_bias_gradients(graph)
+
+
 def name_of(node):
     """An operation's name for people."""
     return "bias" if "epifuse_bias" in node.meta else _partition.name_of(node)

@@ -222,12 +222,8 @@ class _Cut:
         except _inductor.Unsuited as why:
             self.unsuited = why  # Inductor may wrap what comes through it
             raise
-        _layout.spell_out_parts(module.graph)
-        _layout.split_biases(module.graph)
-        _layout.split_bias_gradients(module.graph)
-        _sizes.ask_what_is_in_memory(module.graph)
-        groups, left = _partition.partition(module.graph, self.settings.gemm)
-        groups = _layout.join_biases(module.graph, groups)
+        _layout.take_apart(module.graph)
+        groups, left = _groups_of(module.graph, self.settings.gemm)
         self.reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
         self.may_be_measured = phase == "inference" and _layout.may_be_measured(module.graph, inputs)
         launch = functools.partial(_inductor_node, self.in_order, not self.settings.channels_last)
@@ -310,15 +306,18 @@ def _copied(module):
     return torch.fx.GraphModule(module, graph)
 
 
+def _groups_of(graph, gemm):
+    """What becomes a kernel each of a graph that is taken apart, and what is left."""
+    _sizes.ask_what_is_in_memory(graph)
+    groups, left = _partition.partition(graph, gemm)
+    return _layout.join_biases(graph, groups), left
+
+
 def _rewrite_for_eager(module, everywhere, gemm):
     _layout.lie_as_computed(module.graph)
-    _layout.spell_out_parts(module.graph)
-    _layout.split_biases(module.graph)
-    _layout.split_bias_gradients(module.graph)
+    _layout.take_apart(module.graph)
     turned = _layout.channels_last(module.graph, everywhere)
-    _sizes.ask_what_is_in_memory(module.graph)
-    groups, left = _partition.partition(module.graph, gemm)
-    groups = _layout.join_biases(module.graph, groups)
+    groups, left = _groups_of(module.graph, gemm)
     compiled, report = _rewrite(module, groups, left, _eager_node)
     report.turned = turned
     return compiled, report
