@@ -1,5 +1,5 @@
 // Column sums: sums over rows that keep a row's elements. A thread group holds one row after the other and each of its threads the sums of its elements
-// (Held::sums), which are the same ones of every row.
+// (Held::sums), which are the same ones of every row. Products, maxima and the like are combined by combine_columns(), which the chain generates.
 
 //@section run_resident_columns : reduce_held
 //@stages
@@ -101,7 +101,12 @@ __device__ __forceinline__ void merge_groups(Held (&held)[kSteps], int group, in
         __syncthreads();
         if (group < groups / 2) {
 #pragma unroll
+//@if kColumnsAreSums
           for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e) held[step].sums[sum][e] += exchange.sums[e][group * kGroupThreads + thread];
+//@else
+          for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e)
+            held[step].sums[sum][e] = combine_columns(sum, held[step].sums[sum][e], exchange.sums[e][group * kGroupThreads + thread]);
+//@endif
         }
       }
     }
@@ -179,9 +184,16 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
     Real sums[kColumnSums];
 #pragma unroll
     for (int sum = 0; sum < kColumnSums; ++sum) {
+//@if kColumnsAreSums
       Real total = 0;
       for (Index vector = lane; vector < p.column_vectors; vector += 32) total += exchange.vectors[sum][column * p.column_vectors + vector];
       sums[sum] = sum_of_lanes<1, 32>(total);
+//@else
+      Real own = identity_of_column(sum);
+      for (Index vector = lane; vector < p.column_vectors; vector += 32)
+        own = combine_columns(sum, own, exchange.vectors[sum][column * p.column_vectors + vector]);
+      sums[sum] = over_lanes<1, 32>(own, [sum](Real a, Real b) { return combine_columns(sum, a, b); });
+//@endif
     }
     if (lane == 0) work(column, sums);
   }
@@ -208,19 +220,34 @@ __device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uni
   const Index number = exists ? first + lane : 0;
   const Index result = number / p.columns_per_row;
   const Index column = number - result * p.columns_per_row;
+//@if kColumnsAreSums
   Real sums[kColumnSums] = {};
+//@else
+  Real sums[kColumnSums];
+#pragma unroll
+  for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] = identity_of_column(sum);
+//@endif
   const volatile Real* partials = p.column_partials + result * p.blocks_per_result * (kColumnSums * p.columns_per_row) + column;
 #pragma unroll 8
   for (Index block = warp; block < p.blocks_per_result; block += kColumnWarps) {
 #pragma unroll
+//@if kColumnsAreSums
     for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += partials[(block * kColumnSums + sum) * p.columns_per_row];
+//@else
+    for (int sum = 0; sum < kColumnSums; ++sum)
+      sums[sum] = combine_columns(sum, sums[sum], partials[(block * kColumnSums + sum) * p.columns_per_row]);
+//@endif
   }
 #pragma unroll
   for (int sum = 0; sum < kColumnSums; ++sum) {
     __syncthreads();
     shared.of_warp[warp][lane] = sums[sum];
     __syncthreads();
+//@if kColumnsAreSums
     for (int other = 1; warp == 0 && other < kColumnWarps; ++other) sums[sum] += shared.of_warp[other][lane];
+//@else
+    for (int other = 1; warp == 0 && other < kColumnWarps; ++other) sums[sum] = combine_columns(sum, sums[sum], shared.of_warp[other][lane]);
+//@endif
   }
   if (warp == 0 && exists) write_column(p, uniforms, result, column, sums);
 }

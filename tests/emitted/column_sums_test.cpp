@@ -20,6 +20,7 @@ TEST(ColumnSums, AgreeWithTheOracle) {
   EXPECT_EQ(workshop.ambiguous_classes(), 0U);
   EXPECT_GT(workshop.kernels_with("has all rows of its result.\n"), 0U);
   EXPECT_GT(4 * workshop.kernels_with("sum_columns"), workshop.kernels());
+  EXPECT_GT(workshop.kernels_with("combine_columns"), 20U);
   const WorkshopReport report = workshop.run();
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
 }

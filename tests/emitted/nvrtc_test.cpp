@@ -254,7 +254,10 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
       {"mean(group_norm(hardswish(x), 4), (2, ...))", DType::f32, {1024, 16, 13, 29, 29}},
       {"softmax(x, axis=1)", DType::f16, {16, 128, 129, 129}, {128 * 16641, 1, 128 * 129, 128}},
       {"group_norm(silu(x), 8)", DType::bf16, {16, 64, 258, 258}, {64 * 66564, 1, 64 * 258, 64}},
-      {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}}};
+      {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}},
+      {"amax(clamp(instance_norm(x), -1, 1), axis=1)", DType::f16, {128, 16, 14, 30, 30}},
+      {"y = layer_norm(x); return y, amax(y, 0), prod(y, 0)", DType::f32, {8192, 1024}},
+      {"y = group_norm(x, 8); return y, amin(y, axis=(0, 2, 3))", DType::f16, {64, 64, 28, 28}}};
   compile_as_planned(chains, architectures_);
 }
 

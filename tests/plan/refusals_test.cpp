@@ -21,7 +21,10 @@ TEST(Refusals, SayWhatToSplit) {
       {"(x - mean(x, 1, true)) / amax(x)", {{4096, 64}}, {"'mean'", "262144 elements", "what 'amax' is taken of"}},
       {"x * sum(w * w)", {{64, 32}, {7}}, {"'sum'", "launch of its own"}},
       // Rows that are combined element by element.
-      {"y = softmax(x, 1); return y, amax(y, 0)", {{64, 64}}, {"'amax'", "only sums and means", "two chains"}},
+      {"y = softmax(x, 1); return y, var(y, 0)", {{64, 64}}, {"'var'", "one number of each element", "two chains"}},
+      {"y = softmax(x, 0); return y, amax(y, 1)",
+       {{64, 64}},
+       {"combines its rows", "not the innermost ones", "reductions over rows"}},
       {"y = softmax(x, 1); return y, sum(y, 0), sum(y)", {{64, 64}}, {"'sum'", "chain of its own"}},
       {"y = softmax(x, 1); return y, y - sum(y, 0)", {{64, 64}}, {"'softmax' and 'sum'", "broadcast back"}},
       {"y = softmax(x + w, 1); return y, sum(y, 0) * mean(w)",

@@ -168,6 +168,13 @@ std::vector<Case> column_sum_cases() {
       {"y = rms_norm(x); return y, amax(y, 1), sum(y, 0), mean(y, 0) + sum(abs(y), 0)", {rows(18, 64)}},
       {"y = softmax(x, 1); return y, sum(y, 0), mean(y, 0)", {rows(0, 5)}},
       {"y = group_norm(x, 2); return y, mean(y * y, (0, 2, 3)), sum(y, (0, 2, 3))", {{6, 4, 3, 8}}},
+      // Products, maxima and the like stand for sums, in blocks that have all rows of a result and in others.
+      {"amax(clamp(instance_norm(x * m), -1, 1) * m, axis=1)", {{3, 4, 2, 5, 3}, {4, 1, 1, 1}}},
+      {"amin(instance_norm(x), axis=1) * w", {{2, 9, 4, 16}, {4, 16}}},
+      {"y = x - mean(x, 1, true); return amax(y, 0), sum(y, 0), prod(1 + y / 64, 0) * w", {rows(33, 70), {70}}},
+      {"y = softmax(x, 1); return y, any(x > 1, 0), all(x > -2, 0), amin(y, 0)", {rows(33, 72)}},
+      {"y = group_norm(x, 2); return y, amax(y, (0, 2, 3)), mean(y, (0, 2, 3))", {{6, 4, 3, 8}}},
+      {"y = group_norm(x, 3); return amin(y, (0, 2)), amax(y, (0, 2))", {{40, 6, 24}}},
   };
   std::vector<Case> cases;
   // A row that a cluster holds.

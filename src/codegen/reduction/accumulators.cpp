@@ -17,14 +17,14 @@ using plan::NodeRole;
 using plan::ReductionClass;
 using plan::Scope;
 
-constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum"},
-                                                           {"product", "Product"},
-                                                           {"maximum_of", "Maximum"},
-                                                           {"minimum_of", "Minimum"},
-                                                           {"any_of", "Any"},
-                                                           {"all_of", "All"},
-                                                           {"moments", "Moments"},
-                                                           {"max_sumexp", "MaxSumExp"}}};
+constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum", "0"},
+                                                           {"product", "Product", "1"},
+                                                           {"maximum_of", "Maximum", "-infinity()"},
+                                                           {"minimum_of", "Minimum", "infinity()"},
+                                                           {"any_of", "Any", "0"},
+                                                           {"all_of", "All", "1"},
+                                                           {"moments", "Moments", ""},
+                                                           {"max_sumexp", "MaxSumExp", ""}}};
 
 std::string count_of(const ReductionClass& reduction, const ReductionChain& chain, const NodeRole& role) {
   const Accumulator& a = reduction.structure.accumulators[static_cast<std::size_t>(role.accumulator)];

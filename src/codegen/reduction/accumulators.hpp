@@ -12,6 +12,7 @@ namespace epifuse::codegen {
 struct AccumulatorText {
   std::string_view section;
   std::string_view type;
+  std::string_view identity;  ///< the number that it begins with; empty where it is more than one
 };
 const AccumulatorText& text_of(plan::AccumulatorKind kind);
 

@@ -1,26 +1,73 @@
-// Writes what is particular to a chain's column sums. Sums are numbered by their accumulators' order.
+// Writes what is particular to a chain's column sums. Sums are numbered by their accumulators' order; products, maxima
+// and other numbers that combine two by two stand for sums, too.
 #include "codegen/reduction/column_sums.hpp"
 
 #include <vector>
 
-#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
+#include "codegen/reduction/accumulators.hpp"
 #include "codegen/reduction/grid_chain.hpp"
+#include "plan/planning.hpp"
 
 namespace epifuse::codegen {
 
 using ir::Node;
 using ir::Op;
+using plan::AccumulatorKind;
 using plan::NodeRole;
 using plan::Scope;
+
+std::vector<AccumulatorKind> ColumnSumsWriter::kinds() const {
+  std::vector<AccumulatorKind> all;
+  for (const std::size_t i : passes_.columns_of(reduction_.structure.output_pass))
+    all.push_back(reduction_.structure.accumulators[i].kind);
+  return all;
+}
+
+std::string ColumnSumsWriter::member() const {
+  std::string first;
+  if (!plan::are_column_sums(reduction_.structure)) {
+    std::vector<std::string> all;
+    const auto elements = static_cast<std::size_t>(reduction_.columns->coordinates > 0 ? 1 : kernel_.elements);
+    for (const AccumulatorKind kind : kinds())
+      all.push_back(fmt::format("{{{}}}", fmt::join(std::vector(elements, text_of(kind).identity), ", ")));
+    first = fmt::format("{}", fmt::join(all, ", "));
+  }
+  return fmt::format("  Real sums[kColumnSums][kColumnSegments ? 1 : kElements] = {{{}}};  // over the rows so far\n",
+                     first);
+}
+
+std::string ColumnSumsWriter::combine() const {
+  if (plan::are_column_sums(reduction_.structure)) return "";
+  std::string identities;
+  std::string results;
+  const std::vector<AccumulatorKind> all = kinds();
+  for (std::size_t sum = 0; sum < all.size(); ++sum) {
+    const std::string condition = sum + 1 < all.size() ? fmt::format("if (sum == {}) ", sum) : "";
+    identities += fmt::format("  {}return {};\n", condition, text_of(all[sum]).identity);
+    results += fmt::format("  {}return {}::combined(a, b);\n", condition, text_of(all[sum]).type);
+  }
+  return fmt::format(
+      "// Of one number that threads keep of a column: what it begins with, and two of them combined.\n"
+      "__device__ __forceinline__ Real identity_of_column(int{0}) {{\n{1}}}\n"
+      "__device__ __forceinline__ Real combine_columns(int{0}, Real a, Real b) {{\n{2}}}\n\n",
+      all.size() > 1 ? " sum" : "", identities, results);
+}
 
 std::string ColumnSumsWriter::add() const {
   const std::vector<std::size_t> accumulators = passes_.columns_of(reduction_.structure.output_pass);
   std::string out =
       "#pragma unroll\n  for (int e = 0; e < kElements; ++e) {\n"
       "    if (e < position.begin || e >= position.end) continue;\n";
-  for (std::size_t sum = 0; sum < accumulators.size(); ++sum)
-    out += fmt::format("    held.sums[{}][kColumnSegments ? 0 : e] += values_{}[e];\n", sum, accumulators[sum]);
+  for (std::size_t sum = 0; sum < accumulators.size(); ++sum) {
+    const std::string own = fmt::format("held.sums[{}][kColumnSegments ? 0 : e]", sum);
+    const std::string value = fmt::format("values_{}[e]", accumulators[sum]);
+    const AccumulatorKind kind = reduction_.structure.accumulators[accumulators[sum]].kind;
+    out += kind == AccumulatorKind::sum
+               ? fmt::format("    {} += {};\n", own, value)
+               : fmt::format("    {0} = {1}::combined({0}, {2});\n", own, text_of(kind).type, value);
+  }
   return out + "  }\n";
 }
 
@@ -29,6 +76,7 @@ std::string ColumnSumsWriter::sum_of(const Node& node, const NodeRole& role) con
   std::size_t sum = 0;
   while (accumulators[sum] != static_cast<std::size_t>(role.accumulator)) ++sum;
   const std::string total = fmt::format("sums[{}]", sum);
+  if (node.op == Op::any || node.op == Op::all) return total + " != Real(0)";
   if (node.op != Op::mean) return total;
   const std::string_view of_row = reduction_.columns->coordinates > 0 ? " * Real(p.column_vectors * kElements)" : "";
   return fmt::format("{} / (Real(p.rows > 0 ? p.rows_per_result : 0){})", total, of_row);

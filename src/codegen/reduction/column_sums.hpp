@@ -14,12 +14,18 @@ class ColumnSumsWriter {
   ColumnSumsWriter(const plan::KernelClass& kernel, ReductionPasses& passes)
       : kernel_(kernel), reduction_(*kernel.reduction()), passes_(passes) {}
 
+  /// What threads keep of their elements, a member of Held, with what it begins with.
+  std::string member() const;
+  /// The functions that begin with a number of a column and combine two of them; nothing where all are sums, which
+  /// templates add.
+  std::string combine() const;
   /// Adds the values of one vector in the pass that writes.
   std::string add() const;
   /// The function write_column, which computes and writes the results of one column.
   std::string write_column() const;
 
  private:
+  std::vector<plan::AccumulatorKind> kinds() const;
   std::string sum_of(const ir::Node& node, const plan::NodeRole& role) const;
 
   const plan::KernelClass& kernel_;

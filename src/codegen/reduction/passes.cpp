@@ -264,7 +264,7 @@ std::vector<std::size_t> ReductionPasses::inputs_of(int pass) const {
 
 // ---- what a thread holds
 
-std::string ReductionPasses::held_in_registers() {
+std::string ReductionPasses::held_in_registers(std::string_view of_columns) {
   std::string members;
   std::string loads;
   std::string uses;
@@ -286,8 +286,7 @@ std::string ReductionPasses::held_in_registers() {
   }
   for (const Value value : reduction_.residency.saved)
     members += fmt::format("  {} t{}[kElements];\n", type_of(chain_.kind(value)), chain_.unshaped(value));
-  if (reduction_.columns)
-    members += "  Real sums[kColumnSums][kColumnSegments ? 1 : kElements] = {};  // over the rows so far\n";
+  members += of_columns;
   if (!common.empty())
     common = fmt::format(
         "  template <class At>\n  __device__ __forceinline__ void load_common(const Params& p, const At& position) "

@@ -63,8 +63,8 @@ class ReductionPasses {
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position, const std::string& base = "");
 
-  /// The struct Held: what a thread holds of one step.
-  std::string held_in_registers();
+  /// The struct Held: what a thread holds of one step. `of_columns`: the member that holds column sums.
+  std::string held_in_registers(std::string_view of_columns);
   std::string held_in_shared_memory();
   /// A function that prefetches `count` elements of what is held, from one on.
   std::string prefetch_held() const;

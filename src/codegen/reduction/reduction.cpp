@@ -174,6 +174,7 @@ class ReductionEmitter {
     if (reduction_.columns) {
       add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each column");
       add("kColumnSegments", reduction_.columns->coordinates > 0, "columns are segments of a row, not elements");
+      add("kColumnsAreSums", plan::are_column_sums(reduction_.structure), "and are added");
       add("kColumnCoordinates",
           reduction_.columns->coordinates > 0 ? reduction_.columns->coordinates : reduction_.layout.reduced,
           "of the row's: which column");
@@ -274,7 +275,9 @@ class ReductionEmitter {
     prelude_.require(kernel_.wide_index ? "divisor64" : "divisor32");
     prelude_.require("row_position");
     stages_.require_accumulators(prelude_);
-    std::string out = reduction_.is_in_shared_memory() ? passes_.held_in_shared_memory() : passes_.held_in_registers();
+    std::string out = reduction_.is_in_shared_memory()
+                          ? passes_.held_in_shared_memory()
+                          : passes_.held_in_registers(reduction_.columns ? columns_.member() : "");
     if (reduction_.prefetches()) out += passes_.prefetch_held();
     out += stages_.row();
     out += stages_.grid_struct();
@@ -291,7 +294,7 @@ class ReductionEmitter {
     out += write_pass();
     out += write_rows();
     if (has_grid_reduction()) out += stages_.write_grid();
-    if (reduction_.columns) out += columns_.write_column();
+    if (reduction_.columns) out += columns_.combine() + columns_.write_column();
     sections_ = prelude_.take();
     if (reduction_.cluster() > 1) prelude_.require("cluster");
     prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::elements) ? "numbered_by_batches"

@@ -288,7 +288,7 @@ class ReductionAnalysis {
     return all;
   }
 
-  // Rows are summed up element by element, or by segments of them.
+  // Rows are summed up, or their largest taken, element by element or by segments of them.
   void sum_columns(Value value) {
     const std::uint32_t reduces = mask(value);
     const Value argument = node(value).args[0];
@@ -296,16 +296,17 @@ class ReductionAnalysis {
     if (lane_segment_) refuse_beside_lane_segments(value);
     const bool is_of_all = span(argument) == all_dimensions() && (inner == 0 || is_segment(inner));
     if (!is_of_all || structure_.segment != 0 || structure_.grid != 0) refuse_partial_row(value);
-    if (node(value).op != Op::sum && node(value).op != Op::mean) refuse_no_sum(value);
+    const AccumulatorKind kind = kind_of(node(value).op);
+    if (kind == AccumulatorKind::moments) refuse_no_column(value);
     if (structure_.columns != 0 && (structure_.columns | structure_.column_segment) != reduces)
       refuse_two_grid_reductions(value);
     structure_.columns = reduces & ~inner;
     structure_.column_segment = inner;
     auto& all = structure_.accumulators;
-    const auto is_same = [&](const Accumulator& a) { return a.columns && a.argument == argument; };
+    const auto is_same = [&](const Accumulator& a) { return a.columns && a.kind == kind && a.argument == argument; };
     auto found = std::ranges::find_if(all, is_same);
     if (found == all.end()) {
-      all.push_back({.argument = argument, .stage = role(argument).stage, .columns = true});
+      all.push_back({.kind = kind, .argument = argument, .stage = role(argument).stage, .columns = true});
       found = all.end() - 1;
     }
     role(value) = {.scope = Scope::column, .accumulator = static_cast<int>(found - all.begin())};
@@ -328,12 +329,12 @@ class ReductionAnalysis {
          "for both. Give '{}' a chain of its own",
          name(value), name(*lane_segment_), name(value));
   }
-  [[noreturn]] void refuse_no_sum(Value value) const {
-    fail(
-        unsupported,
-        "the chain cannot be one kernel: '{}' combines the chain's rows element by element, which beside reductions of "
-        "rows only sums and means do. Make it two chains: the first ends with what '{}' is taken of",
-        name(value), name(value));
+  [[noreturn]] void refuse_no_column(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: '{}' takes a variance over the chain's rows element by element, and threads "
+         "that go from row to row keep one number of each element. Make it two chains: the first ends with what '{}' "
+         "is taken of",
+         name(value), name(value));
   }
   [[noreturn]] void refuse_partial_row(Value value) const {
     fail(unsupported,

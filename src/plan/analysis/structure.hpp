@@ -92,7 +92,8 @@ struct Structure {
   std::uint32_t reduced =
       0;  ///< dimensions of the space that make a row; 0: the chain has no reduction of more than one element
   std::uint32_t grid = 0;     ///< further dimensions that grid reductions reduce
-  std::uint32_t columns = 0;  ///< dimensions outside of rows that column sums reduce: gradients of a norm's weights
+  std::uint32_t columns = 0;  ///< dimensions outside of rows that column sums reduce: gradients of a norm's weights,
+                              ///< or the largest over channels behind a norm of each
   std::uint32_t column_segment =
       0;  ///< dimensions of a row, the innermost ones, that these reduce too: pixels of a channel
   /// Dimensions of a row, the innermost ones, that reductions over segments of it reduce; 0: there are none. The

@@ -1,5 +1,6 @@
-// Sums over rows that keep a row's elements, as the gradients of a norm's weights beside that of its operand: a thread
-// group holds one row after the other, and each thread the sums of its elements, which are the same ones of every row.
+// Sums over rows that keep a row's elements, as the gradients of a norm's weights beside that of its operand, and
+// maxima and the like, as the largest over channels behind a norm of each: a thread group holds one row after the
+// other, and each thread the sums of its elements, which are the same ones of every row.
 // Called by reduction.cpp. templates/reduction/column_sums.cuh has the code.
 #include <algorithm>
 #include <bit>
@@ -95,17 +96,21 @@ int ReductionPlanner::most_column_cluster() {
 }
 
 void ReductionPlanner::refuse_columns() {
+  const bool are_sums = are_column_sums(structure());
+  const char* const does = are_sums ? "sums" : "combines";
+  const char* const what = are_sums ? "sums" : "reductions";
   if (!layout().inner_reduction) {
     base::fail(ErrorCode::unsupported,
-               "the chain cannot be one kernel: it sums its rows element by element, and their elements are not the "
-               "innermost ones in memory. Give the sums over rows a chain of their own");
+               "the chain cannot be one kernel: it {} its rows element by element, and their elements are not the "
+               "innermost ones in memory. Give the {} over rows a chain of their own",
+               does, what);
   }
   base::fail(ErrorCode::unsupported,
-             "the chain cannot be one kernel: it sums its rows {}, and the registers of a {} hold no "
-             "row of {} elements with {} sum{} of each. Give the sums over rows a chain of their own",
-             structure().column_segment != 0 ? "segment by segment" : "element by element",
+             "the chain cannot be one kernel: it {} its rows {}, and the registers of a {} hold no "
+             "row of {} elements with {} {}{} of each. Give the {} over rows a chain of their own",
+             does, structure().column_segment != 0 ? "segment by segment" : "element by element",
              most_column_cluster() > 1 ? "cluster of blocks" : "block", plan_.row_length, column_sums_of(structure()),
-             column_sums_of(structure()) == 1 ? "" : "s");
+             are_sums ? "sum" : "number", column_sums_of(structure()) == 1 ? "" : "s", what);
 }
 
 void ReductionPlanner::size_column_grid() {

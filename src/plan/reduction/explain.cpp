@@ -299,11 +299,15 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
   if (scope == Scope::row) return "one element per row: written by one of its threads";
   if (scope == Scope::lane_segment) return "one element per segment of a row: written by one of the lanes that hold it";
   if (scope == Scope::segment) return "one element per segment of a row: written by one of the threads that reduce it";
-  if (scope == Scope::column)
+  if (scope == Scope::column) {
+    const bool is_sum = are_column_sums(plan.kernel_class.reduction()->structure);
     return plan.blocks_per_result > 1
-               ? fmt::format("a sum over rows: {} blocks leave theirs in the workspace, and the last {} sum them up",
-                             plan.blocks_per_result * plan.kernel_class.reduction()->cluster(), summing_blocks(plan))
-               : "a sum over the rows of one block, which writes it";
+               ? fmt::format("{} over rows: {} blocks leave theirs in the workspace, and the last {} {}",
+                             is_sum ? "a sum" : "combined",
+                             plan.blocks_per_result * plan.kernel_class.reduction()->cluster(), summing_blocks(plan),
+                             is_sum ? "sum them up" : "combine them")
+               : fmt::format("{} over the rows of one block, which writes it", is_sum ? "a sum" : "combined");
+  }
   if (scope == Scope::grid)
     return plan.blocks_per_result > 1
                ? fmt::format("combines {} blocks: written by the last of them", plan.blocks_per_result)

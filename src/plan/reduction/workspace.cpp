@@ -56,6 +56,11 @@ int column_sums_of(const Structure& structure) {
   return static_cast<int>(std::ranges::count_if(structure.accumulators, &Accumulator::columns));
 }
 
+bool are_column_sums(const Structure& structure) {
+  return std::ranges::none_of(structure.accumulators,
+                              [](const Accumulator& a) { return a.columns && a.kind != AccumulatorKind::sum; });
+}
+
 std::int64_t summing_blocks(const Plan& plan) {
   return std::min<std::int64_t>(plan.blocks, divide_up(grid_results(plan) * plan.columns_per_row, kColumnsAtOnce));
 }
