@@ -131,7 +131,7 @@ class WithoutViews : public DeviceEngine {
 
   Device device() const noexcept override { return engine_->device(); }
   void launch(const LaunchRequest& request) override {
-    if (!request.program.has_views()) return engine_->launch(request);
+    if (!request.program.is_lowered_first()) return engine_->launch(request);
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs, request.inputs);
@@ -140,12 +140,12 @@ class WithoutViews : public DeviceEngine {
   }
   std::size_t workspace_bytes(const ir::Program& program, std::span<const OutputView> outputs,
                               std::span<const TensorView> inputs) override {
-    if (!program.has_views()) return engine_->workspace_bytes(program, outputs, inputs);
+    if (!program.is_lowered_first()) return engine_->workspace_bytes(program, outputs, inputs);
     const auto lowered = lower({program, nullptr, outputs, inputs, {}, nullptr});
     return engine_->workspace_bytes(lowered->program, lowered->outputs(outputs, inputs), lowered->views(inputs));
   }
   void prepare(const LaunchRequest& request) override {
-    if (!request.program.has_views()) return engine_->prepare(request);
+    if (!request.program.is_lowered_first()) return engine_->prepare(request);
     const auto lowered = lower(request);
     const auto inputs = lowered->views(request.inputs);
     const auto outputs = lowered->outputs(request.outputs, request.inputs);

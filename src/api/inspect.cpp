@@ -86,7 +86,7 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
     source_ = std::make_shared<const Source>(source_of(program, plan));
   };
   const auto without_views = [&](const ir::Program& program, std::span<const TensorView> operands) {
-    if (!program.has_views()) return inspect(program, outputs, operands, nullptr);
+    if (!program.is_lowered_first()) return inspect(program, outputs, operands, nullptr);
     const plan::Lowered lowered = plan::lower(program, operands, plan::Views::abstract);
     inspect(lowered.program, lowered.outputs(outputs, operands), lowered.views(operands), &lowered);
   };

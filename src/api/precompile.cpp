@@ -48,7 +48,7 @@ struct Precompiler::Impl {
 
   void prepare_views(const ir::Program& program, std::span<const OutputView> outputs,
                      std::span<const TensorView> inputs, const plan::Machine& machine, const jit::Target& target) {
-    if (!program.has_views()) return prepare(program, outputs, inputs, machine, target);
+    if (!program.is_lowered_first()) return prepare(program, outputs, inputs, machine, target);
     const plan::Lowered lowered = plan::lower(program, inputs, plan::Views::abstract);
     prepare(lowered.program, lowered.outputs(outputs, inputs), lowered.views(inputs), machine, target);
   }

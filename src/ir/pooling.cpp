@@ -79,18 +79,6 @@ std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view f
   return elements;
 }
 
-// Neighbours first, so that rounding errors and waiting grow with the logarithm.
-Value combined(Builder& b, Op op, std::vector<Value> values) {
-  while (values.size() > 1) {
-    std::vector<Value> next;
-    for (std::size_t i = 0; i + 1 < values.size(); i += 2)
-      next.push_back(b.apply(op, {values[i], values[i + 1], kNone}));
-    if (values.size() % 2 == 1) next.push_back(values.back());
-    values = std::move(next);
-  }
-  return values[0];
-}
-
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
 // and kernels add these up once.
 Value sum_of_windows(Builder& b, const std::vector<Value>& elements, int rank, std::string_view function,
@@ -176,6 +164,17 @@ Value divisor_of(Builder& b, Value x, int rank, std::string_view function, const
 std::string name_with(std::string_view stem, int rank) { return fmt::format("{}{}d", stem, rank); }
 
 }  // namespace
+
+Value combined(Builder& b, Op op, std::vector<Value> values) {
+  while (values.size() > 1) {
+    std::vector<Value> next;
+    for (std::size_t i = 0; i + 1 < values.size(); i += 2)
+      next.push_back(b.apply(op, {values[i], values[i + 1], kNone}));
+    if (values.size() % 2 == 1) next.push_back(values.back());
+    values = std::move(next);
+  }
+  return values[0];
+}
 
 Value max_pool(Builder& b, Value x, int rank, const Windows& windows) {
   constexpr double kLeast = -std::numeric_limits<double>::infinity();

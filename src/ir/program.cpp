@@ -495,6 +495,32 @@ void Builder::order_views(std::vector<Node>& nodes) {
   program_.views_ = std::move(views);
 }
 
+namespace {
+
+// Whether a reduction takes what depends on another one over other axes, as far as axes tell without shapes.
+bool reduces_reduced(const std::vector<Node>& nodes) {
+  constexpr Value kSeveral = -2;
+  std::vector<Value> below(nodes.size(), kNone);  // the reduction that a value depends on
+  const auto axes = [&](Value reduction) { return nodes[static_cast<std::size_t>(reduction)].shaping.axes; };
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    for (int k = 0; k < node.computed_arity(); ++k) {
+      const Value other = below[static_cast<std::size_t>(node.args[static_cast<std::size_t>(k)])];
+      if (other == kNone) continue;
+      const bool is_first = below[i] == kNone || below[i] == other;
+      below[i] = (is_first || (below[i] >= 0 && other >= 0 && axes(below[i]) == axes(other))) ? other : kSeveral;
+    }
+    if (below[i] != kNone && is_shape(node.op)) below[i] = kSeveral;
+    if (!is_reduction(node.op)) continue;
+    if (below[i] == kSeveral || (below[i] >= 0 && axes(below[i]) != node.shaping.axes)) return true;
+    // Without the dimensions that it reduced, axes have other numbers.
+    below[i] = node.shaping.keepdim ? static_cast<Value>(i) : kSeveral;
+  }
+  return false;
+}
+
+}  // namespace
+
 Program Builder::finish() && {
   if (program_.results_.empty()) fail(ErrorCode::invalid_expression, "the chain has no result");
   for (const Result& result : program_.results_) {
@@ -524,6 +550,7 @@ Program Builder::finish() && {
     program_.generated_.push_back(static_cast<Value>(i));
   }
   program_.nodes_ = std::move(nodes);
+  program_.nests_reductions_ = reduces_reduced(program_.nodes_);
   program_.set_fingerprints();
   if (on_finished_program != nullptr) on_finished_program(program_);
   return std::move(program_);

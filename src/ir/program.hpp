@@ -211,6 +211,8 @@ class Program {
   bool has_shaping() const noexcept;
   /// What has them is planned and run as what plan::lower() makes of it.
   bool has_views() const noexcept { return !views_.empty() || reads_elsewhere_; }
+  /// Has views, or a reduction of what another one over other axes gives: plan::lower() takes some of these apart.
+  bool is_lowered_first() const noexcept { return has_views() || nests_reductions_; }
   /// What has them is planned and run as what plan::split_products() makes of it.
   bool has_products() const noexcept { return has_products_; }
   /// real or truth; an input is what its tensor's type makes it: truth for bool.
@@ -237,6 +239,7 @@ class Program {
   std::vector<Scatter> scatters_;
   bool reads_elsewhere_ = false;  // joins values, or reads or writes at indices
   bool has_products_ = false;
+  bool nests_reductions_ = false;
   Math math_ = Math::standard;
   Fingerprint fingerprint_;
   Fingerprint code_fingerprint_;

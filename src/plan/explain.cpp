@@ -225,6 +225,7 @@ void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& p
 }
 
 void tell_views(PlanSummary& summary, const Lowered& lowered) {
+  summary.views = lowered.taken_apart;
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
     const std::string& name = lowered.program.inputs()[i];
     const std::string& text = lowered.operands[i].text;

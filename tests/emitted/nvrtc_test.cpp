@@ -257,7 +257,9 @@ TEST_F(Nvrtc, ReductionsCompileForEveryArchitectureThatTheyArePlannedFor) {
       {"instance_norm(x)", DType::f32, {16, 64, 126, 126}, {64 * 15876, 1, 64 * 126, 64}},
       {"amax(clamp(instance_norm(x), -1, 1), axis=1)", DType::f16, {128, 16, 14, 30, 30}},
       {"y = layer_norm(x); return y, amax(y, 0), prod(y, 0)", DType::f32, {8192, 1024}},
-      {"y = group_norm(x, 8); return y, amin(y, axis=(0, 2, 3))", DType::f16, {64, 64, 28, 28}}};
+      {"y = group_norm(x, 8); return y, amin(y, axis=(0, 2, 3))", DType::f16, {64, 64, 28, 28}},
+      {"tanh(softmax(mean(x, axis=2, keepdim=true), axis=1)) * 2", DType::f16, {16, 64, 32, 128, 128}},
+      {"logsumexp(mean(x, axis=(2, 3)), axis=1)", DType::bf16, {1024, 512, 7, 7}}};
   compile_as_planned(chains, architectures_);
 }
 

@@ -17,6 +17,7 @@
 #include "support/copy_cases.hpp"
 #include "support/index_functions.hpp"
 #include "support/neighbour_views.hpp"
+#include "support/nested_functions.hpp"
 #include "support/row_view_functions.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
@@ -72,6 +73,10 @@ TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_se
 
 TEST(EmittedViews, RowsReadThroughViewsAgreeWithTheirDefinitions) {
   run_cases(kCases / 4, test_seed(2811), draw_row_view_function, true);
+}
+
+TEST(EmittedViews, NestedReductionsAgreeWithTheirDefinitions) {
+  run_cases(kCases / 2, test_seed(2727), draw_nested_function, true);
 }
 
 // Whether an operand's run of memory serves other views.

@@ -314,12 +314,12 @@ struct Planned {
 
 Planned planned_launch(const Emitted& launch, const plan::Machine& machine) {
   const ir::Program& program = launch.tail.program();
-  const bool has_views = program.has_views();
-  const plan::Lowered lowered = has_views ? plan::lower(program, launch.inputs) : plan::Lowered{program, {}};
+  const bool is_lowered = program.is_lowered_first();
+  const plan::Lowered lowered = is_lowered ? plan::lower(program, launch.inputs) : plan::Lowered{program, {}};
   const auto views = lowered.views(launch.inputs);
   const auto slices = lowered.outputs(launch.outputs, launch.inputs);
-  const std::span<const OutputView> outputs = has_views ? std::span<const OutputView>(slices) : launch.outputs;
-  const std::span<const TensorView> inputs = has_views ? std::span<const TensorView>(views) : launch.inputs;
+  const std::span<const OutputView> outputs = is_lowered ? std::span<const OutputView>(slices) : launch.outputs;
+  const std::span<const TensorView> inputs = is_lowered ? std::span<const TensorView>(views) : launch.inputs;
   plan::Plan plan = plan::make_plan(lowered.program, outputs, inputs, plan::Views::real, machine);
   prefetch_soon(plan);
   std::string source =

@@ -16,6 +16,7 @@
 #include "plan/bind/arrange.hpp"
 #include "plan/bind/bounds.hpp"
 #include "plan/bind/indices.hpp"
+#include "plan/bind/nested.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
 #include "plan/bind/repeats.hpp"
@@ -570,13 +571,30 @@ class Lowering {
   ir::Builder builder_;
 };
 
+// A chain without views.
+Lowered unchanged(const ir::Program& program, std::span<const TensorView> inputs) {
+  Lowered lowered{program, {}};
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    lowered.operands.push_back({i, 0, inputs[i].shape, inputs[i].strides, program.operand_text(i)});
+  const std::vector<Dims> shapes = value_shapes(program, inputs);
+  for (std::size_t i = 0; i < program.results().size(); ++i) {
+    lowered.results.push_back(
+        {i, shapes[static_cast<std::size_t>(program.results()[i].value)], {}, program.result_name(i)});
+  }
+  return lowered;
+}
+
 }  // namespace
 
 Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views) {
   if (program.has_products())
     fail(unsupported, "the chain has matrix products, which no kernel of element by element operations computes");
   check_inputs(program, inputs, views);
-  return Lowering(program, inputs).run();
+  const auto push_down = [](const ir::Program& chain, std::span<const TensorView> operands) {
+    return Lowering(chain, operands).run();
+  };
+  return without_nested_reductions(program.has_views() ? push_down(program, inputs) : unchanged(program, inputs),
+                                   inputs, push_down);
 }
 
 }  // namespace epifuse::plan

@@ -429,6 +429,9 @@ base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> o
     slice.data = output.data == nullptr && offset == 0 ? nullptr : reinterpret_cast<const void*>(address);
     views.push_back(slice);
   }
+  // Too many: bind() says so, too.
+  const std::size_t known = results.empty() ? outputs.size() : results.back().output + 1;
+  for (std::size_t i = known; i < outputs.size(); ++i) views.push_back(outputs[i]);
   return views;
 }
 

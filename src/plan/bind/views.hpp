@@ -159,6 +159,8 @@ struct Lowered {
   };
   ir::Program program;
   std::vector<Operand> operands;  ///< in the order of program.inputs()
+  /// Of reductions that were taken apart: "'mean' adds up 32 views of its argument".
+  std::vector<std::string> taken_apart = {};
   /// Of values that are computed more often than the chain says: "'silu(…)', 2 times".
   std::vector<std::string> repeated = {};
   std::vector<Result> results = {};  ///< in the order of program.results()
@@ -171,7 +173,7 @@ struct Lowered {
                                             std::span<const TensorView> inputs) const;
 };
 
-/// For a chain that has views. Depends on the inputs' types, shapes and strides, and on no address. Throws
+/// For a chain that is_lowered_first(). Depends on the inputs' types, shapes and strides, and on no address. Throws
 /// Error(invalid_argument) for views that do not fit, Error(unsupported) for those that cannot be read where their
 /// operands lie.
 Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views = Views::real);
