@@ -47,8 +47,8 @@ std::string element_of(const ir::Program& program, const plan::KernelClass& kern
 /// Of an input that is read at indices: where the row begins in which the element lies.
 std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& offset);
 /// The lines that write output i, which do nothing where an index says where and is out of range, and which also write
-/// what pads tiles of scales. `write` gives the statement, of the text of where the output's elements begin. `exists`: a
-/// condition under which there is an index to read, empty for always.
+/// what pads tiles of scales. `write` gives the statement, of the text of where the output's elements begin.
+/// `exists`: a condition under which there is an index to read, empty for always.
 std::string written_at(const ir::Program& program, const plan::KernelClass& kernel, std::size_t i,
                        const OffsetText& offset, std::string_view exists, std::string_view indent,
                        const std::function<std::string(const std::string& base)>& write);

@@ -1,6 +1,6 @@
 // Random results that are written at indices into larger tensors, as tokens are into a paged cache, or in the tiles of
-// scales that matrix products take. The expected values come from PyTorch's definition of index_copy and from cuBLASLt's
-// formula for the tiles, written down here. For tests on the CPU device and of emitted text.
+// scales that matrix products take. The expected values come from PyTorch's definition of index_copy and from
+// cuBLASLt's formula for the tiles, written down here. For tests on the CPU device and of emitted text.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace epifuse::test {
 
-/// A chain over x whose results lie in caches at indices, some of which are out of range, or in tiles. Every tensor has memory of
-/// exactly its size.
+/// A chain over x whose results lie in caches at indices, some of which are out of range, or in tiles. Every tensor has
+/// memory of exactly its size.
 class CopyCase {
  public:
   explicit CopyCase(std::uint64_t seed);

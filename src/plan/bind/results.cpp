@@ -61,10 +61,10 @@ void place_at_index(const ir::Program& program, std::span<const TensorView> inpu
   for (int d = 0; d < own.size(); ++d) result.placed->own.push_back(d == dimension ? ir::kNone : d);
 }
 
-// Scale (i, j) is element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of the tiles. The innermost of each come first: how
-// far apart they lie says how the kernel goes over them.
+// Scale (i, j) is element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of the tiles. The innermost digits of i and j come
+// first: how far apart they lie says how the kernel goes over them.
 void place_in_tiles(const Dims& scales, const Dims& tiles, Lowered::Result& result) {
-  const auto part = [](int dimension, int position, std::int64_t divisor, std::int64_t modulus) {
+  const auto digit = [](int dimension, int position, std::int64_t divisor, std::int64_t modulus) {
     return Lowered::Result::Placed::Along{
         .dimension = dimension, .computed = {.times = divisor, .modulus = modulus}, .position = position};
   };
@@ -73,7 +73,7 @@ void place_in_tiles(const Dims& scales, const Dims& tiles, Lowered::Result& resu
       .destination = std::nullopt,
       .operand = {},
       .shape = scales,
-      .along = {part(2, 0, 1, 32), part(3, 0, 32, 4), part(0, 0, 128, 0), part(4, 1, 1, 4), part(1, 1, 4, 0)},
+      .along = {digit(2, 0, 1, 32), digit(3, 0, 32, 4), digit(0, 0, 128, 0), digit(4, 1, 1, 4), digit(1, 1, 4, 0)},
       .own = {ir::kNone, ir::kNone},
       .written = "scale_tiles"};
 }
