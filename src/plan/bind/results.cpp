@@ -61,8 +61,8 @@ void place_at_index(const ir::Program& program, std::span<const TensorView> inpu
   for (int d = 0; d < own.size(); ++d) result.placed->own.push_back(d == dimension ? ir::kNone : d);
 }
 
-// Scale (i, j) is element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of the tiles. The innermost digits of i and j come
-// first: how far apart they lie says how the kernel goes over them.
+// Scale (i, j) is element [i / 128, j / 4, i % 32, i / 32 % 4, j % 4] of the tiles. The innermost digits of i and j
+// come first: how far apart they lie says how the kernel goes over them.
 void place_in_tiles(const Dims& scales, const Dims& tiles, Lowered::Result& result) {
   const auto digit = [](int dimension, int position, std::int64_t divisor, std::int64_t modulus) {
     return Lowered::Result::Placed::Along{
