@@ -178,6 +178,7 @@ std::vector<Case> column_sum_cases() {
   };
   std::vector<Case> cases;
   // A row that a cluster holds.
+  cases.push_back(case_of("y = x - mean(x, 1, true); return y, amax(y, 0)", {rows(4, 40'000)}, DType::f32));
   cases.push_back(*backward_case(case_of("rms_norm(x, w)", {rows(4, 40'000), {40'000}}, DType::f32)));
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const Line& line : backward) cases.push_back(*backward_case(case_of(line.text, line.shapes, type)));
