@@ -56,9 +56,9 @@ class Epilogue {
   /// first use, which `x + bias` and `bias + x` have not in common.
   const std::vector<std::string>& inputs() const noexcept;
   /// Whether operands may be given by position, in the order of inputs(): that order is stated, or there are fewer than
-  /// two. Else every function that takes views by position throws Error(invalid_argument), and takes them by name. What
-  /// states an order are the other inputs(), and `input x, bias;` in a text, where all operands but one are in it and
-  /// stand first. Generated epilogues have a stated one (gradient(), subchain_of()).
+  /// two. Else every function that takes views by position throws Error(invalid_argument), and takes them by name. An
+  /// order is stated by the other inputs(), and by `input x, bias;` in a text, which names all operands, or all but the
+  /// last one. Those of generated epilogues are: backward passes (gradient()) and parts (subchain_of()).
   bool takes_inputs_by_position() const noexcept { return inputs_are_stated_ || inputs().size() < 2; }
   /// The same epilogue, which takes the operands by position in this order:
   /// `ef::Epilogue{bias + x}.inputs({"x", "bias"})`. Throws Error(invalid_argument) unless each operand is named once.

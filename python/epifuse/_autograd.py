@@ -244,7 +244,7 @@ def _prepared(arrays, scalars, chain, results):
     """The same without a launch: the results are tensors of nothing in particular."""
 
     def run(launcher, *operands):
-        launcher.prepare(operands, {}, None, None)
+        launcher.prepare((), dict(zip((*launcher.inputs, *launcher.scalars), operands)), None, None)
         count = len(launcher.inputs)
         spelled = spell_results(launcher.dtypes, [None] * len(launcher.dtypes))
         like = _fake([_meta(one) for one in operands[:count]], [], launcher.text, spelled)

@@ -101,9 +101,9 @@ def test_what_lies_otherwise_is_copied_and_the_copy_is_written_over(chain, resul
             ran.append((self.chain, "run"))
             return self.launcher.run(*values)
 
-        def call(self, *arguments):
+        def launch(self, *arguments):
             ran.append((self.chain, "over"))
-            return self.launcher.call(*arguments)
+            return self.launcher.launch(*arguments)
 
     monkeypatch.setattr(_torch_ops, "launcher_for", Spy)
     x, bias = torch.randn(2, 8, 5, 6), torch.randn(6)

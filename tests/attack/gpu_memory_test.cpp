@@ -9,7 +9,6 @@
 
 #include "gpu.hpp"
 #include "gpu/shards.hpp"
-#include "support/as_written.hpp"
 
 namespace attack {
 namespace {
@@ -69,7 +68,7 @@ TEST_F(GpuMemory, OfLaunches) {
   const epifuse::Array y = engine.empty(DType::f32, {256, 1024});
   const epifuse::Array one = engine.array(DType::f32, {1024}, std::vector<float>(1024, 1.0F).data());
   Sum sum(engine);
-  const Epilogue add = test::as_written("x + one");
+  const Epilogue add = Epilogue::parse("input x, one; x + one");
   const Epilogue rows = Epilogue::parse("softmax(x, -1)");
   std::uint64_t added = 0;
   measure(count, 4000, [&](std::uint64_t n) {

@@ -14,7 +14,6 @@
 
 #include "fake_driver.hpp"
 #include "meters.hpp"
-#include "support/as_written.hpp"
 
 namespace attack {
 namespace {
@@ -59,7 +58,7 @@ Json launches(const FakeDriver& driver, std::uint64_t count) {
   const epifuse::Array x = engine.empty(DType::f32, {1024, 4096});
   const epifuse::Array bias = engine.empty(DType::f32, {4096});
   const epifuse::Array total = engine.empty(DType::f32, {});
-  const Epilogue pointwise = test::as_written("gelu(x + bias)");
+  const Epilogue pointwise = Epilogue::parse("input x, bias; gelu(x + bias)");
   const Epilogue sum = Epilogue::parse("sum(x)");
   const Epilogue rows = Epilogue::parse("softmax(x, -1)");
   return measure(driver, count, [&](std::uint64_t n) {

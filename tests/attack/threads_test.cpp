@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "process.hpp"
-#include "support/as_written.hpp"
 
 namespace attack {
 namespace {
@@ -29,7 +28,7 @@ class Interleaving {
   Interleaving() {
     for (int i = 0; i < kShared; ++i) slots_.push_back(std::make_shared<Place>(i % FakeDriver::kDevices));
     for (int i = 0; i < kChains; ++i)
-      chains_.push_back(test::as_written("relu(x * " + std::to_string(i + 2) + ") + a", {}));
+      chains_.push_back(Epilogue::parse("input x, a; relu(x * " + std::to_string(i + 2) + ") + a"));
   }
 
   // One of everything that the documentation allows, again and again.

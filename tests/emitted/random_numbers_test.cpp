@@ -248,7 +248,7 @@ TEST(RandomNumbers, AreThoseOfTheIndexInTransposedTiles) {
 
 // A reference that broadcasts has the numbers of its own shape.
 TEST(RandomNumbers, OfABroadcastReference) {
-  const Epilogue tail = Epilogue::parse("x * 0 + rand_like(b, 5, 6)");
+  const Epilogue tail = as_written("x * 0 + rand_like(b, 5, 6)");
   Random random(3);
   for (const Dims& of : {Dims{7}, Dims{6, 1}, Dims{4, 1, 7}, Dims{1, 1, 1}, Dims{6, 7}}) {
     Tensor x = any_layout({4, 6, 7}, random, false);
