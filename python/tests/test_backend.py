@@ -41,20 +41,21 @@ def load(number):
     return names["Model"](*names["get_init_inputs"]()).eval(), names["get_inputs"]()
 
 
+# The windows of problem 85 make other rows than the statistics before them: a chain of two kernels.
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("number", level2.PROBLEMS)
 def test_the_tail_of_a_problem_is_one_kernel(number, dtype):
     model, inputs = load(number)
     options = {"producers": "eager"}  # Inductor's C++ compiler would take minutes
     _, report = compiled(model.to(dtype), *(one.to(dtype) for one in inputs), options=options, **TOLERANCES[dtype])
-    assert len(report.kernels) == 1, report
+    assert len(report.kernels) == (2 if number == 85 else 1), report
     assert {name for name, _ in report.left} <= {"convolution", "addmm"}, report
     # The bias of a convolution joins the tail.
     assert ("bias" in report.fused[0]) == any(name == "convolution" for name, _ in report.left)
 
 
 # With the least number of kernels that data dependencies allow: problem 15 takes a mean of rows behind statistics of columns.
-@pytest.mark.parametrize("number, kernels", [(15, 2), (33, 1), (39, 1), (41, 1), (73, 1), (77, 1), (97, 1)])
+@pytest.mark.parametrize("number, kernels", [(11, 2), (15, 2), (33, 1), (39, 1), (41, 1), (73, 1), (77, 1), (97, 1)])
 def test_a_tail_with_statistics_of_the_batch(number, kernels):
     model, inputs = load(number)
     model.train()
