@@ -9,6 +9,7 @@
 #include <epifuse/inspect.hpp>
 
 #include "api/drawn_views.hpp"
+#include "support/as_written.hpp"
 #include "support/nested_functions.hpp"
 
 namespace epifuse::test {
@@ -19,7 +20,7 @@ TEST(NestedReductions, RandomCasesAgreeWithTheirDefinitions) {
 }
 
 Inspection inspected(const std::string& chain, const std::vector<Dims>& operands, DType type = DType::f16) {
-  const Epilogue tail = Epilogue::parse(chain);
+  const Epilogue tail = as_written(chain);
   std::vector<TensorView> inputs;
   for (const Dims& shape : operands) inputs.emplace_back(nullptr, type, shape);
   std::vector<OutputView> outputs;

@@ -100,7 +100,7 @@ TEST(Profiler, TheLogSaysWhatANameStandsFor) {
                                    {"y = softmax(x, -1); y + flip(y, -1)", {{64, 1024}}, {64, 1024}},
                                    {"relu(linear(x, w, b))", {{4096, 512}, {512, 512}, {512}}, {4096, 512}, true}};
   for (const Case& each : cases) {
-    const Epilogue tail = Epilogue::parse(each.chain);
+    const Epilogue tail = test::as_written(each.chain);
     std::vector<TensorView> inputs;
     for (const Dims& shape : each.shapes) inputs.emplace_back(at(inputs.size() << 24), DType::f16, shape);
     const OutputView y(at(std::size_t{1} << 30), DType::f16, each.result);
