@@ -14,6 +14,7 @@
 #include "ir/derivatives.hpp"
 #include "ir/pooling.hpp"
 #include "ir/subchain.hpp"
+#include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/space.hpp"
 
