@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "ir/marks.hpp"
 #include "plan/analysis/segment_means.hpp"
+#include "plan/bind/spans.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -28,11 +29,10 @@ constexpr std::array<std::string_view, 8> kKindNames = {"sum", "product", "maxim
 class ReductionAnalysis {
  public:
   ReductionAnalysis(const Program& program, const Space& space)
-      : program_(program), space_(space), computed_(computed_values(program)) {}
+      : program_(program), space_(space), spans_(program, space.spans) {}
 
   Structure run() {
     structure_.nodes.resize(program_.nodes().size());
-    find_users();
     choose_rows();
     choose_segments();
     assign_all();
@@ -84,39 +84,19 @@ class ReductionAnalysis {
   }
 
   const Node& node(Value value) const { return program_.node(value); }
-  std::uint32_t span(Value value) const { return space_.spans[static_cast<std::size_t>(value)]; }
+  std::uint32_t span(Value value) const { return spans_.of(value); }
   NodeRole& role(Value value) { return structure_.nodes[static_cast<std::size_t>(value)]; }
   std::string_view name(Value value) const { return ir::written_name(node(value)); }
 
-  // The dimensions that a reduction reduces; 0 for other operations, and where only a shape counts.
-  std::uint32_t mask(Value value) const {
-    return ir::is_reduction(node(value).op) && computed_[static_cast<std::size_t>(value)]
-               ? span(node(value).args[0]) & ~span(value)
-               : 0;
-  }
+  std::uint32_t mask(Value value) const { return spans_.reduced_by(value); }
 
   // ---- rows
-
-  // By node: the dimensions over which what uses it, directly or not, varies.
-  void find_users() {
-    users_.assign(program_.nodes().size(), 0);
-    for (std::size_t i = users_.size(); i-- > 0;) {
-      const Node& user = program_.nodes()[i];
-      for (int k = 0; k < user.computed_arity(); ++k)
-        users_[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])] |= space_.spans[i] | users_[i];
-    }
-  }
-
-  // Something that uses the reduction varies over what it reduced: then the reduced elements are needed again.
-  bool is_broadcast_back(Value reduction) const {
-    return (users_[static_cast<std::size_t>(reduction)] & mask(reduction)) != 0;
-  }
 
   void choose_rows() {
     std::optional<Value> chosen;
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
       const auto value = static_cast<Value>(i);
-      if (mask(value) == 0 || !is_broadcast_back(value)) continue;
+      if (mask(value) == 0 || !spans_.is_broadcast_back(value)) continue;
       if (!chosen) {
         chosen = value;
       } else if (mask(*chosen) != mask(value)) {
@@ -124,7 +104,7 @@ class ReductionAnalysis {
       }
     }
     // Nothing is needed again: the fewest dimensions make the row, the other reductions go on as grid reductions.
-    for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && is_broadcast_back(*chosen)); ++i) {
+    for (std::size_t i = 0; i < program_.nodes().size() && !(chosen && spans_.is_broadcast_back(*chosen)); ++i) {
       const auto value = static_cast<Value>(i);
       if (mask(value) == 0) continue;
       // What is left of the rows is reduced across them.
@@ -472,10 +452,9 @@ class ReductionAnalysis {
 
   const Program& program_;
   const Space& space_;
-  const base::InlineVector<bool, 64> computed_;  // by node
+  const Spans spans_;
   const SegmentMeans* segment_means_ = nullptr;
   std::optional<Value> lane_segment_;  // a reduction of lane segments
-  base::InlineVector<std::uint32_t, 64> users_;
   Structure structure_;
 };
 

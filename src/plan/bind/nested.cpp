@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/inline_vector.hpp"
 #include "base/text.hpp"
 #include "ir/derivatives.hpp"
 #include "ir/pooling.hpp"
@@ -17,6 +16,7 @@
 #include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/space.hpp"
+#include "plan/bind/spans.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -58,11 +58,10 @@ struct TakenApart {
 class NestedReductions {
  public:
   NestedReductions(const ir::Program& program, std::span<const TensorView> inputs)
-      : program_(program), shapes_(infer_shapes(program, inputs)), computed_(computed_values(program)) {
+      : program_(program), shapes_(infer_shapes(program, inputs)), spans_(program, shapes_.spans) {
     for (const TensorView& input : inputs)
       kinds_.push_back(input.dtype == DType::boolean ? ir::Kind::truth : ir::Kind::real);
     kinds_.resize(program.operand_count(), ir::Kind::real);
-    find_users();
     find_reducing();
   }
 
@@ -80,27 +79,9 @@ class NestedReductions {
 
  private:
   const Node& node(Value value) const { return program_.node(value); }
-  std::uint32_t span(Value value) const { return shapes_.spans[static_cast<std::size_t>(value)]; }
-  std::uint32_t users(Value value) const { return users_[static_cast<std::size_t>(value)]; }
   const Dims& shape(Value value) const { return shapes_.values[static_cast<std::size_t>(value)]; }
 
-  // The axes that a reduction reduces; 0 for other operations.
-  std::uint32_t mask(Value value) const {
-    return ir::is_reduction(node(value).op) && computed_[static_cast<std::size_t>(value)]
-               ? span(node(value).args[0]) & ~span(value)
-               : 0;
-  }
-  bool is_broadcast_back(Value value) const { return (users(value) & mask(value)) != 0; }
-
-  // By node: the axes over which what uses it, directly or not, varies.
-  void find_users() {
-    users_.assign(program_.nodes().size(), 0);
-    for (std::size_t i = users_.size(); i-- > 0;) {
-      const Node& user = program_.nodes()[i];
-      for (int k = 0; k < user.computed_arity(); ++k)
-        users_[static_cast<std::size_t>(user.args[static_cast<std::size_t>(k)])] |= shapes_.spans[i] | users_[i];
-    }
-  }
+  std::uint32_t mask(Value value) const { return spans_.reduced_by(value); }
 
   // By node: whether it is a reduction's result, or computed from one.
   void find_reducing() {
@@ -119,7 +100,7 @@ class NestedReductions {
 
   bool is_nested(Value value) const {
     const Node& n = node(value);
-    if (mask(value) == 0 || n.arity() != 1 || !combining_of(n.op) || is_broadcast_back(value)) return false;
+    if (mask(value) == 0 || n.arity() != 1 || !combining_of(n.op) || spans_.is_broadcast_back(value)) return false;
     const Value argument = n.args[0];
     if (reducing_[static_cast<std::size_t>(argument)] || program_.kind(argument, kinds_) == ir::Kind::truth)
       return false;
@@ -134,7 +115,8 @@ class NestedReductions {
     for (std::size_t i = static_cast<std::size_t>(inner) + 1; i < depends.size(); ++i) {
       each_argument(program_.nodes()[i], [&](std::size_t argument) { depends[i] = depends[i] || depends[argument]; });
       const auto outer = static_cast<Value>(i);
-      if (depends[i] && mask(outer) != 0 && (mask(outer) & mask(inner)) == 0 && is_broadcast_back(outer)) return true;
+      if (depends[i] && mask(outer) != 0 && (mask(outer) & mask(inner)) == 0 && spans_.is_broadcast_back(outer))
+        return true;
     }
     return false;
   }
@@ -189,9 +171,8 @@ class NestedReductions {
 
   const ir::Program& program_;
   const Shapes shapes_;
-  const base::InlineVector<bool, 64> computed_;  // by node
-  std::vector<ir::Kind> kinds_;                  // by input
-  std::vector<std::uint32_t> users_;
+  const Spans spans_;
+  std::vector<ir::Kind> kinds_;  // by input
   std::vector<bool> reducing_;
   std::vector<bool> nested_;
   std::vector<Value> copies_;
