@@ -103,9 +103,12 @@ class Inference {
   }
 
   void share_places(ir::Value result, const ir::Scatter& scatter) {
+    const Node& node = program_.node(result);
     for (const ir::Scatter::Along& along : scatter.along) {
-      const auto share = along.computed.exists() ? &Inference::share_positions : &Inference::share_dimensions;
-      (this->*share)(program_.node(result), value(result), along.index);
+      if (along.computed.exists())
+        share_positions(node, value(result), along.index);
+      else
+        share_dimensions(node, value(result), along.index);
     }
   }
 

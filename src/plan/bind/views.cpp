@@ -385,6 +385,27 @@ void check_destination(const std::string& result, const OutputView& output, cons
       output.data == destination.data ? "" : " at another address");
 }
 
+void check_result(const Lowered::Result& result, const OutputView& output) {
+  if (output.shape == result.shape && output.strides.size() == output.shape.size()) return;
+  fail(invalid_argument, "output '{}' has shape {}; with these operands the chain's result has shape {}",
+       result.text.substr(0, result.text.find('[')), to_string(output.shape), to_string(result.shape));
+}
+
+OutputView slice_of(const OutputView& output, const std::vector<Taken>& all) {
+  OutputView slice = output;
+  std::int64_t offset = 0;
+  for (int d = 0; d < output.shape.size(); ++d) {
+    const Taken& taken = all[static_cast<std::size_t>(d)];
+    offset += taken.start * output.strides[d];
+    slice.shape[d] = taken.count;
+    slice.strides[d] = taken.count > 1 ? output.strides[d] * taken.step : 0;
+  }
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(output.data) + static_cast<std::uintptr_t>(size_of(output.dtype, offset));
+  slice.data = output.data == nullptr && offset == 0 ? nullptr : reinterpret_cast<const void*>(address);
+  return slice;
+}
+
 }  // namespace
 
 base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> outputs,
@@ -399,35 +420,14 @@ base::InlineVector<OutputView, 4> Lowered::outputs(std::span<const OutputView> o
       check_destination(result.text.substr(0, result.text.find('[')), output, result.placed->operand,
                         inputs[destination]);
     }
-    if (result.taken.empty() && (!result.placed || result.placed->destination)) {
-      views.push_back(output);
-      continue;
+    const bool is_tiled = result.placed && !result.placed->destination;
+    if (is_tiled || !result.taken.empty()) check_result(result, output);
+    if (is_tiled && is_packed(output.dtype)) {
+      fail(unsupported,
+           "output '{}' of 'scale_tiles' holds two elements in a byte, of the type {}: scales have a byte or more",
+           result.text, to_string(output.dtype));
     }
-    if (output.shape != result.shape || output.strides.size() != output.shape.size()) {
-      fail(invalid_argument, "output '{}' has shape {}; with these operands the chain's result has shape {}",
-           result.text.substr(0, result.text.find('[')), to_string(output.shape), to_string(result.shape));
-    }
-    if (result.taken.empty()) {  // in tiles
-      if (is_packed(output.dtype)) {
-        fail(unsupported,
-             "output '{}' of 'scale_tiles' holds two elements in a byte, of the type {}: scales have a byte or more",
-             result.text, to_string(output.dtype));
-      }
-      views.push_back(output);
-      continue;
-    }
-    OutputView slice = output;
-    std::int64_t offset = 0;
-    for (int d = 0; d < output.shape.size(); ++d) {
-      const Taken& taken = result.taken[static_cast<std::size_t>(d)];
-      offset += taken.start * output.strides[d];
-      slice.shape[d] = taken.count;
-      slice.strides[d] = taken.count > 1 ? output.strides[d] * taken.step : 0;
-    }
-    const auto address =
-        reinterpret_cast<std::uintptr_t>(output.data) + static_cast<std::uintptr_t>(size_of(output.dtype, offset));
-    slice.data = output.data == nullptr && offset == 0 ? nullptr : reinterpret_cast<const void*>(address);
-    views.push_back(slice);
+    views.push_back(result.taken.empty() ? output : slice_of(output, result.taken));
   }
   // Too many: bind() says so, too.
   const std::size_t known = results.empty() ? outputs.size() : results.back().output + 1;
