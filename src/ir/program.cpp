@@ -152,7 +152,7 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat || node.op == Op::matmul || has_index(node.op) || is_placed(node.op);
+           node.op == Op::cat || node.op == Op::matmul || is_indexing(node.op) || is_placed(node.op);
   });
 }
 
@@ -543,7 +543,7 @@ Program Builder::finish() && {
   for (Result& result : program_.results_) result.value = renamed[static_cast<std::size_t>(result.value)];
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as ||
-                                has_index(nodes[i].op) || is_placed(nodes[i].op);
+                                is_indexing(nodes[i].op) || is_placed(nodes[i].op);
     program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());

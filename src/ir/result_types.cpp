@@ -265,7 +265,7 @@ Category Builder::least_category(const Node& node) const {
     default:
       break;
   }
-  if (is_movement(node.op) || has_index(node.op) || is_placed(node.op)) return of(0);
+  if (is_movement(node.op) || is_indexing(node.op) || is_placed(node.op)) return of(0);
   if (is_reduction(node.op)) return by(reduction_row(node.op).type, of(0));
   Category least = Category::truth;
   for (std::size_t k = 0; k < static_cast<std::size_t>(node.arity()); ++k) {

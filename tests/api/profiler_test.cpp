@@ -31,6 +31,14 @@ using runtime::QuietDriver;
 
 void* at(std::size_t offset) { return QuietDriver::address(0, offset); }
 
+// An engine's launches of one kernel, epifuse_flat_relu_f32_f32_…, on the driver of this process.
+void launch_relu(int times) {
+  Engine engine(Device::cuda(0), {.disk_cache = false});
+  const TensorView x(at(0), DType::f32, {64, 64});
+  const OutputView y(at(1 << 20), DType::f32, {64, 64});
+  for (int i = 0; i < times; ++i) engine.launch(Epilogue::parse("relu(x)"), nullptr, y, {x});
+}
+
 std::string kernel_of(const std::string& chain, DType in, DType out, const Dims& shape) {
   const TensorView x(nullptr, in, shape);
   const OutputView y(nullptr, out, shape);
@@ -128,9 +136,7 @@ TEST(Profiler, TheLogSaysWhatANameStandsFor) {
   // Who asks for less gets no plan.
   set_log(LogLevel::warn, take);
   records.clear();
-  Engine engine(Device::cuda(0), {.disk_cache = false});
-  const TensorView x(at(0), DType::f32, {64, 64});
-  engine.launch(Epilogue::parse("relu(x)"), nullptr, OutputView(at(1 << 20), DType::f32, {64, 64}), {x});
+  launch_relu(1);
   set_log(LogLevel::off);
   EXPECT_TRUE(records.empty());
 }
@@ -152,19 +158,11 @@ TEST(Profiler, AStreamReachesTheDriverAsItIs) {
 TEST(Profiler, RangesOfNvtxWhereTheApplicationHasIt) {
   ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
   const QuietDriver driver;
-  const TensorView x(at(0), DType::f32, {64, 64});
-  const OutputView y(at(1 << 20), DType::f32, {64, 64});
-  const Epilogue tail = Epilogue::parse("relu(x)");
-  {
-    Engine before(Device::cuda(0), {.disk_cache = false});
-    before.launch(tail, nullptr, y, {x});
-  }
+  launch_relu(1);
   void* const library = ::dlopen(EPIFUSE_FAKE_NVTX, RTLD_LAZY | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << ::dlerror();
   const auto written = reinterpret_cast<const char* (*)()>(::dlsym(library, "nvtx_written"));
-  Engine engine(Device::cuda(0), {.disk_cache = false});
-  engine.launch(tail, nullptr, y, {x});
-  engine.launch(tail, nullptr, y, {x});
+  launch_relu(2);
   const std::string text = written();
   EXPECT_TRUE(std::regex_match(text, std::regex("<load (epifuse_flat_relu_f32_f32_[0-9a-f]{6})></><\\1></><\\1></>")))
       << text;
@@ -176,12 +174,7 @@ int with_injected_profiler() {
   ::setenv("NVTX_INJECTION64_PATH", EPIFUSE_FAKE_NVTX, 1);
   ::setenv("EPIFUSE_NVRTC", EPIFUSE_FAKE_NVRTC, 1);
   const QuietDriver driver;
-  const TensorView x(at(0), DType::f32, {64, 64});
-  const OutputView y(at(1 << 20), DType::f32, {64, 64});
-  const Epilogue tail = Epilogue::parse("relu(x)");
-  Engine engine(Device::cuda(0), {.disk_cache = false});
-  engine.launch(tail, nullptr, y, {x});
-  engine.launch(tail, nullptr, y, {x});
+  launch_relu(2);
   void* const library = ::dlopen(EPIFUSE_FAKE_NVTX, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return 2;
   const std::string text = reinterpret_cast<const char* (*)()>(::dlsym(library, "nvtx_written"))();
