@@ -27,7 +27,7 @@ __device__ __forceinline__ T* in_tiles(T* tiles, Index i, Index j, const Index (
          (j >> 2) * along[4][0];
 }
 
-// What pads the last tiles is 0: it stands behind the last block of each row, and behind the last row.
+// Bytes of 0 pad the last tiles: they stand behind the last block of each row, and behind the last row.
 template <class T>
 __device__ __forceinline__ void pad_tiles(T* tiles, Index i, Index j, Index rows, Index blocks,
                                           const Index (&along)[5][3]) {

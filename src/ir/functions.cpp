@@ -160,7 +160,7 @@ constexpr std::array kRows = {
     Row{"dequantize(values, scale, block=0)", "vvi", kQuantisation, "values * scale, one scale for each block of the last dimension",
         [](Builder& b, Arguments a) { return dequantize(b, a[0].value, a[1].value, whole(a[2])); }},
 
-    Row{"scale_tiles(scales)", "v", kQuantisation, "a result alone: scales [rows, blocks] in the 128×4 tiles of cuBLASLt and CUTLASS, [⌈rows / 128⌉, ⌈blocks / 4⌉, 32, 4, 4]; what pads is 0",
+    Row{"scale_tiles(scales)", "v", kQuantisation, "a result alone: scales [rows, blocks] in the 128×4 tiles of cuBLASLt and CUTLASS, [⌈rows / 128⌉, ⌈blocks / 4⌉, 32, 4, 4]; bytes of 0 pad them",
         [](Builder& b, Arguments a) { return b.scale_tiles(a[0].value); }},
 
     Row{"unflatten(input, dim, sizes)", "vis", kShapes, "dimension dim as two of these sizes, one of which may be -1",
