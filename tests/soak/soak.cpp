@@ -1,7 +1,8 @@
 // Random programs without end: CPU device, emitted text on the CPU and a GPU, each against the oracle. ./dev soak runs
-// it; every program follows from the seed. Half are what tails look like (tests/support), half are drawn from the
-// tables of functions (tests/generator). What fails is shrunk, printed, and appended to tests/regressions/cases.inc,
-// which the fixed tests read.
+// it; every program follows from the seed. Half of the families are drawn from the tables of functions, views among
+// them (tests/generator); the others are what tails look like, their backward passes, and matrix products with a chain
+// (tests/support). What fails is shrunk, printed, and appended to tests/regressions/cases.inc, which the fixed tests
+// read. A product that fails is printed alone.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,8 @@
 #include <set>
 #include <thread>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <epifuse/inspect.hpp>
 
 #include "bench/record.hpp"
@@ -26,6 +29,8 @@
 #include "generator/worker.hpp"
 #include "plan/plan.hpp"
 #include "support/engine_runner.hpp"
+#include "support/gradient_cases.hpp"
+#include "support/products.hpp"
 #include "support/random_case.hpp"
 #include "support/reduction_case.hpp"
 #include "support/regressions.hpp"
@@ -46,6 +51,8 @@ constexpr int kReductionsPercent = 40;         // of families
 constexpr int kSegmentMeansPercent = 4;        // of families: means of segments of rows, for few multiprocessors
 constexpr int kSegmentsPercent = 12;           // of those that have no such reductions: of segments of rows
 constexpr int kTastelessPercent = 50;          // of families: programs drawn from the tables of functions
+constexpr int kGradientsPercent = 15;          // of the others: backward passes
+constexpr int kProductsPercent = 10;           // and matrix products with a chain
 constexpr std::size_t kFamiliesPerRound = 16;  // between two looks at the clock
 constexpr std::size_t kTextBytes = 6000;
 constexpr double kSecondsBetweenNews = 30;
@@ -65,12 +72,24 @@ struct Options {
 // What one way of running has done. Plain data in memory that the processes share.
 struct Tally {
   std::uint64_t programs = 0;
+  std::uint64_t gradients = 0;  // among them
+  std::uint64_t products = 0;
   std::uint64_t elements = 0;
   std::uint64_t exact = 0;
   std::uint64_t failures = 0;
   std::uint64_t kernels = 0;  // of a GPU
   double seconds = 0;
 
+  void add(const Tally& other) {
+    programs += other.programs;
+    gradients += other.gradients;
+    products += other.products;
+    elements += other.elements;
+    exact += other.exact;
+    failures += other.failures;
+    kernels += other.kernels;
+    seconds += other.seconds;
+  }
   void add(std::size_t cases, const Coverage& coverage, std::size_t failed, double time) {
     programs += cases;
     elements += coverage.elements;
@@ -160,6 +179,8 @@ class Worker {
   void family() {
     const std::uint64_t seed = seeds_.bits();
     if (seeds_.percent(kTastelessPercent)) return tasteless(seed);
+    if (seeds_.percent(kGradientsPercent)) return gradients(seed);
+    if (seeds_.percent(kProductsPercent)) return products(seed);
     std::vector<Case> cases;
     plan::Machine emitted_for;
     try {
@@ -177,13 +198,52 @@ class Worker {
       if (error.code() != ErrorCode::unsupported) throw;
       return;
     }
+    run_everywhere(cases);
+    for (const Case& test : cases) emit_later({test, emitted_for});
+  }
+
+  void run_everywhere(const std::vector<Case>& cases) {
     for (const Case& test : cases) {
       note(test);
       run_on(cpu_, on_cpu, test);
       if (gpu_) run_on(*gpu_, on_gpu, test);
     }
     if (gpu_) account_.tally[on_gpu].kernels = gpu_->stats().kernels;
-    for (const Case& test : cases) emit_later({test, emitted_for});
+  }
+
+  // A kernel each. On a GPU one is enough of a family, as of programs that are drawn from the tables of functions.
+  void gradients(std::uint64_t seed) {
+    const std::vector<Case> cases = random_gradients(seed, gpu_ ? 1 : kCasesPerFamily, kElements);
+    run_everywhere(cases);
+    account_.tally[on_cpu].gradients += cases.size();
+    if (gpu_) account_.tally[on_gpu].gradients += cases.size();
+    for (const Case& test : cases) emit_later({test, {}});
+  }
+
+  // Of any layout on both devices, and of what a product's kernel hosts on the GPU. The CPU device takes seconds for
+  // the extents of the latter.
+  void products(std::uint64_t seed) {
+    const ProductCase small(seed, ProductCase::Drawn::any_layout);
+    run_product(cpu_, on_cpu, small, seed);
+    if (!gpu_) return;
+    run_product(*gpu_, on_gpu, small, seed);
+    run_product(*gpu_, on_gpu, ProductCase(seed, ProductCase::Drawn::for_tiles), seed);
+  }
+
+  void run_product(Engine& engine, Way way, const ProductCase& test, std::uint64_t seed) {
+    const auto start = Clock::now();
+    const std::string text = test.text();
+    std::snprintf(account_.running, kTextBytes, "%s", text.c_str());
+    std::string wrong;
+    try {
+      wrong = test.judge(engine);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::unsupported) return;  // 8-bit types in extents that cuBLASLt does not take
+      wrong = error.what();
+    }
+    account_.tally[way].add(1, {}, wrong.empty() ? 0 : 1, seconds_since(start));
+    ++account_.tally[way].products;
+    if (!wrong.empty()) report_all(way, {fmt::format("{}\n  case {}: {}", text, seed, wrong)}, {});
   }
 
   // Text, plan and CPU device of some programs, and what remains of them as the others. On a GPU the first alone, since
@@ -312,9 +372,7 @@ class Crew {
   Tally total(Way way) const {
     Tally sum;
     for (int i = 0; i < count_; ++i) {
-      const Tally& one = accounts_[i].tally[way];
-      sum.add(one.programs, {one.elements, one.exact, 0}, one.failures, one.seconds);
-      sum.kernels += one.kernels;
+      sum.add(accounts_[i].tally[way]);
     }
     return sum;
   }
@@ -372,6 +430,8 @@ bench::Json summary_of(const Options& options, const Crew& crew, int processes, 
                 static_cast<unsigned long long>(tally.failures));
     out["records"].push_back({{"way", kWayNames[way]},
                               {"programs", tally.programs},
+                              {"gradients", tally.gradients},
+                              {"products", tally.products},
                               {"programs_per_second", rate},
                               {"results", tally.elements},
                               {"percent_judged_to_the_bit", exact},

@@ -204,7 +204,8 @@ std::string ProductCase::judge(Engine& engine) const {
 
 std::string ProductCase::text() const {
   std::string text = impl_->chain.text;
-  for (const std::string& name : Epilogue::parse(text).inputs()) {
+  const Epilogue tail = Epilogue::parse(text);
+  for (const std::string& name : tail.inputs()) {
     const Tensor& tensor = impl_->operand(name);
     text +=
         fmt::format(" {}={}{}:{}", name, to_string(tensor.dtype), to_string(tensor.shape), to_string(tensor.strides));
