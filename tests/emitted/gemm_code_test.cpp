@@ -30,7 +30,8 @@ struct Shape {
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.tile; }
 constexpr Shape kShapes[] = {{16'896, 256, "128 x 256, shared"},
-                             {16'896, 128, "128 x 128, warp groups take turns"},
+                             {16'896, 192, "128 x 192, warp groups take turns"},
+                             {33'792, 128, "128 x 128, warp groups take turns"},
                              {128, 16'896, "128 x 128, shared"}};
 
 // Operands go by their names: x is the left factor, w and v are right ones, b varies along columns, c along rows, r and
@@ -55,8 +56,10 @@ TEST_P(GemmCode, HasNoSpill) {
     for (const bool transposed : {false, true}) {
       // Tensor cores take 8-bit numbers along the depth alone.
       if (transposed && size_of(types.factor) == 1) continue;
-      // Sums that are added need a tile that both warp groups share, and f32 leaves less space.
-      const bool is_usual = types.factor == types.result && size_of(types.factor) == 2;
+      // Sums that are added need a tile that both warp groups share, f32 leaves less space, and boxes of 64 columns do
+      // not divide half of 192.
+      const bool is_usual = types.factor == types.result && size_of(types.factor) == 2 &&
+                            !(transposed && std::string_view(shape.tile).find("x 192") != std::string_view::npos);
       const Epilogue tail = test::as_written(chain);
       const auto factor = [&](std::int64_t rows) {
         return TensorView(nullptr, types.factor, {rows, kDepth}, transposed ? Dims{1, rows} : Dims{kDepth, 1});
@@ -72,6 +75,10 @@ TEST_P(GemmCode, HasNoSpill) {
       }
       const OutputView out(nullptr, types.result, {shape.rows, shape.columns});
       const Inspection kernel(tail, std::span(&out, 1), inputs, {.architecture = 90});
+      if (kernel.plan_text().find("computed before this kernel") != std::string::npos) {
+        EXPECT_TRUE(!is_usual || chain == kChains.back()) << "few instructions are shorter than another kernel";
+        continue;
+      }
       EXPECT_NE(kernel.plan_text().find(is_usual ? shape.tile : "tile             128 x"), std::string::npos)
           << kernel.plan_text();
       const KernelResources used = kernel.resources(90);
@@ -86,7 +93,8 @@ TEST_P(GemmCode, HasNoSpill) {
 
 // Two products share a tile: the result's part of it has half of the columns.
 constexpr Shape kGatedShapes[] = {{16'896, 128, "128 x 256, shared"},
-                                  {16'896, 64, "128 x 128, warp groups take turns"}};
+                                  {16'896, 96, "128 x 192, warp groups take turns"},
+                                  {33'792, 64, "128 x 128, warp groups take turns"}};
 INSTANTIATE_TEST_SUITE_P(Gated, GemmCode,
                          testing::Combine(testing::ValuesIn(kGatedShapes), testing::ValuesIn(kGatedChains)));
 INSTANTIATE_TEST_SUITE_P(Tiles, GemmCode, testing::Combine(testing::ValuesIn(kShapes), testing::ValuesIn(kChains)));

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "emitted/gemm_run.hpp"
@@ -20,6 +22,7 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
   std::mt19937 random(29);
   const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   std::map<std::string, CompiledText> compiled;
+  std::set<std::string_view> tiles;
   int runs = 0;
   for (int number = 0; number < 56; ++number) {
     const GemmChain& chain = gemm_chains()[static_cast<std::size_t>(number) % gemm_chains().size()];
@@ -31,7 +34,7 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
     // More tiles along the depth than there are stages, and a third tile for the first warp group.
     if (number % 9 == 4) shape.rows = 200, shape.columns = 264, shape.depth = 64 * 7 + 8 * draw(16), shape.batches = 1;
     if (number % 6 == 1) shape.rows = 128 + draw(120), shape.columns = 120;
-    if (number % 6 == 2) shape.rows = draw(128), shape.columns = 248;
+    if (number % 6 == 2) shape.rows = 128 + draw(128), shape.columns = 248;
     if (number % 5 == 3) shape.left_transposed = true, shape.rows = (shape.rows + 7) / 8 * 8;
     shape.right_transposed = number % 4 == 2;
     const GemmTypes types = kGemmTypes[static_cast<std::size_t>(number / 2) % std::size(kGemmTypes)];
@@ -40,6 +43,7 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
     if (size_of(types.result) == 1 || size_of(types.operand) == 1)
       shape.columns = (shape.columns + 15) / 16 * 16, shape.padding = (shape.padding + 15) / 16 * 16;
     GemmProblem problem(chain, shape, types, static_cast<unsigned>(number), small_machine());
+    tiles.insert(problem.plan().gemm_class.tile_name());
     const std::string source = source_of(problem);
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
     for (const bool late : {false, true}) {
@@ -52,6 +56,7 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
     }
   }
   EXPECT_EQ(runs, 112);
+  EXPECT_EQ(tiles.size(), 4U) << "every tile was drawn";
 }
 
 // What the model finds in kernels that lack something.

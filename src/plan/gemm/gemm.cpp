@@ -264,7 +264,7 @@ class GemmPlanner {
 
   void choose_tile(GemmPlan& plan) const {
     const int instructions = instructions_of(program_, choose_arithmetic(program_, plan.gemm_class.chain));
-    const auto chosen = with_tile(plan.gemm_class, {batches_, rows_, columns_, instructions}, machine_);
+    const auto chosen = with_tile(plan.gemm_class, {batches_, rows_, columns_, depth_, instructions}, machine_);
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;

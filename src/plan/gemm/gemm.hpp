@@ -35,6 +35,7 @@ struct WarpGroupTile {
   int columns;            ///< of all products together
   int cluster;            ///< blocks below each other that copy the right operand for each other
   int stages;             ///< tiles of both operands on their way
+  double pace;            ///< what products take for each of its elements, in times of the tile that takes the least
 
   int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
 

@@ -4,16 +4,20 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/gemm/time.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {
 namespace {
 
-// From the tile with the least traffic to the one that leaves the fewest multiprocessors without work.
+// From the tile with the least traffic to the one that leaves the fewest multiprocessors without work. Their paces were
+// measured on an H100 (docs/internals/plan/gemm.md). Tiles of 64 x 256 whose warp groups take turns were slower than
+// those of 128 x 128 throughout.
 constexpr auto kWarpGroupTiles = std::to_array<WarpGroupTile>({
-    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4},
-    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6},
-    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6},
+    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4, 1.00},
+    {"128 x 192, warp groups take turns", true, 2, 192, 2, 4, 1.01},
+    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6, 1.07},
+    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6, 1.08},
 });
 // With the most stages and blocks of a multiprocessor that are of use: two blocks hide each other's chain and stores.
 constexpr auto kWarpTiles = std::to_array<WarpTile>({
@@ -61,8 +65,10 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
 // that are taken out of each stage, and the other would not fill the gap.
 bool is_possible(const GemmClass& made, const WarpGroupTile& tile, int /*instructions*/) {
   constexpr int kPrefetched = 3;
+  constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
   const int columns = tile.columns / made.count(GemmRole::product);
   if (tile.takes_turns && made.promotes()) return false;
+  if (made.right_transposed && tile.columns / tile.cluster % kTransposedBox != 0) return false;
   return tile.blocks * columns / WarpGroupTile::kSubtileColumns > kPrefetched;
 }
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
@@ -73,9 +79,16 @@ bool is_possible(const GemmClass& made, const WarpTile& tile, int instructions) 
   return instructions <= 100;
 }
 
-// A tile takes as long as it has elements.
-double work_of(const WarpGroupTile& tile) { return tile.rows() * tile.columns; }
-double work_of(const WarpTile& tile) { return work_of_warps(tile.rows(), tile.columns); }
+// What a tile costs is compared with other tiles of its family alone.
+double cost_of(const WarpGroupTile& /*tile*/, const GemmClass& fit, const GemmWork& work, const Machine& machine) {
+  return seconds_of_tiles(fit, work, machine);
+}
+// A wave is one tile for each multiprocessor.
+double cost_of(const WarpTile& tile, const GemmClass& fit, const GemmWork& work, const Machine& machine) {
+  const std::int64_t tiles =
+      work.batches * divide_up(work.rows, std::int64_t{tile.rows()}) * divide_up(work.columns, fit.result_columns());
+  return static_cast<double>(divide_up(tiles, machine.multiprocessors)) * work_of_warps(tile.rows(), tile.columns);
+}
 
 template <class Tiles>
 std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, const GemmWork& work,
@@ -86,9 +99,7 @@ std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, cons
     if (!is_possible(made, tile, work.instructions)) continue;
     const std::optional<GemmClass> fit = fitted(made, tile, machine);
     if (!fit) continue;
-    const std::int64_t tile_rows = divide_up(work.rows, std::int64_t{tile.rows()} * tile.cluster) * tile.cluster;
-    const std::int64_t tiles_in_all = tile_rows * divide_up(work.columns, fit->result_columns()) * work.batches;
-    const double cost = static_cast<double>(divide_up(tiles_in_all, machine.multiprocessors)) * work_of(tile);
+    const double cost = cost_of(tile, *fit, work, machine);
     if (chosen && cost >= best) continue;
     best = cost;
     chosen = fit;

@@ -12,11 +12,12 @@ namespace epifuse::plan {
 /// What a tile is chosen for.
 struct GemmWork {
   std::int64_t batches, rows, columns;  ///< of the result
-  int instructions;                     ///< of the chain, for an element
+  std::int64_t depth;
+  int instructions;  ///< of the chain, for an element
 };
 
-/// `made` with the tile whose waves take the least time, and as many slots and stages as fit. Nothing if no tile fits a
-/// multiprocessor's shared memory.
+/// `made` with the tile that takes the least time for the product and its chain, and as many slots and stages as fit.
+/// Nothing if no tile fits a multiprocessor's shared memory.
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
 /// What a tile costs that warps multiply, in elements of one of 128 x 128: each element of a small tile takes more

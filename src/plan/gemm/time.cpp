@@ -17,7 +17,10 @@ namespace {
 constexpr double kFlops16 = 5.3e12;      // of 16-bit numbers, in a second
 constexpr double kFlops8 = 9.3e12;       // of 8-bit ones
 constexpr double kInstructions = 190e9;  // 128 lanes at 1.5 GHz, in a second
-constexpr double kTileBytes = 80e9;      // that copies bring from the L2 cache in a second, while others copy too
+// Of a chain inside a product, by both warp groups that multiply: two warps for each scheduler wait for each other's
+// results more often. One group alone keeps half of it.
+constexpr double kHostedInstructions = 100e9;
+constexpr double kTileBytes = 80e9;  // that copies bring from the L2 cache in a second, while others copy too
 constexpr double kShare =
     0.71;  // of the data sheet's rate of tensor cores that this is, and that others are taken to keep
 constexpr double kMemory = 0.93;         // of the bandwidth of the data sheet is what copies reach
@@ -26,73 +29,97 @@ constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
 // For each element beside the chain's own: conversions, shared memory, addresses.
 constexpr int kStoreInstructions = 12;
+constexpr int kHostedStoreInstructions = 6;  // by stmatrix and TMA
+
+// How long tiles take: of one class, for one product.
+class TileTimes {
+ public:
+  TileTimes(const GemmClass& made, const GemmWork& work, const Machine& machine)
+      : made_(made),
+        work_(work),
+        machine_(machine),
+        stages_(static_cast<double>(divide_up(work.depth, made.depth()))),
+        has_warp_groups_(made.warp_group_tile() != nullptr) {}
+
+  double all() const { return has_warp_groups_ ? of(*made_.warp_group_tile()) : of(*made_.warp_tile()); }
+
+  /// Elements of tiles in `rounds`, one of `rows` and `columns` after another, whose products keep `pace`.
+  double products(double rounds, int rows, int columns, double pace) const {
+    const double elements = has_warp_groups_ ? rows * columns * pace : work_of_warps(rows, columns);
+    return rounds * stages_ * 2.0 * elements * made_.depth() / flops();
+  }
+  double instruction_rate() const { return has_warp_groups_ ? kInstructions : machine_.instructions; }
+  double stages() const { return stages_; }
+  bool has_warp_groups() const { return has_warp_groups_; }
+
+ private:
+  double flops() const {
+    if (has_warp_groups_) return size_of(made_.factor) == 2 ? kFlops16 : kFlops8;
+    return kShare * machine_.tensor_flops * (size_of(made_.factor) == 2 ? 1 : 2);
+  }
+  double elements_of_a_tile() const { return static_cast<double>(made_.tile_rows()) * made_.result_columns(); }
+  std::int64_t tiles() const {
+    return work_.batches * divide_up(work_.rows, std::int64_t{made_.tile_rows()} * made_.cluster()) *
+           divide_up(work_.columns, made_.result_columns());
+  }
+
+  // A cluster's blocks have a tile each. Where groups take turns, one's chain runs beside the other's products, and the
+  // last chain beside none.
+  double of(const WarpGroupTile& tile) const {
+    const auto rounds = static_cast<double>(divide_up(tiles(), machine_.multiprocessors / tile.cluster));
+    const double product = products(1, tile.rows(), tile.columns, tile.pace);
+    const double chain = elements_of_a_tile() * (work_.instructions + kHostedStoreInstructions) / kHostedInstructions;
+    if (!tile.takes_turns) return rounds * (product + chain);
+    const double of_one_group = 2 * chain;
+    return rounds * std::max(product, (product + of_one_group) / 2) + of_one_group;
+  }
+  // Blocks of a multiprocessor share its tensor cores: the chain of one runs beside the products of another.
+  double of(const WarpTile& tile) const {
+    const auto rounds = static_cast<double>(divide_up(tiles(), machine_.multiprocessors));
+    const double product = products(1, tile.rows(), tile.columns, 1);
+    const double chain = elements_of_a_tile() * (work_.instructions + kStoreInstructions) / instruction_rate();
+    if (tile.per_multiprocessor == 1) return rounds * (product + chain);
+    return rounds * std::max(product, chain) + std::min(product, chain);
+  }
+
+  const GemmClass& made_;
+  const GemmWork& work_;
+  const Machine& machine_;
+  double stages_;
+  bool has_warp_groups_;
+};
 
 class Estimate {
  public:
   Estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine)
-      : plan_(plan), made_(plan.gemm_class), machine_(machine), products_(made_.count(GemmRole::product)) {
+      : made_(plan.gemm_class),
+        work_{plan.batches, plan.rows, plan.columns, plan.depth,
+              instructions_of(chain, choose_arithmetic(chain, made_.chain))},
+        machine_(machine),
+        tiles_(made_, work_, machine),
+        products_(made_.count(GemmRole::product)),
+        elements_(static_cast<double>(plan.batches * plan.rows * plan.columns)),
+        operand_bytes_(operand_bytes) {
     factor_bytes_ = static_cast<double>(plan.batches * plan.depth * (plan.rows + products_ * plan.columns)) *
                     static_cast<double>(size_of(made_.factor));
-    stages_ = static_cast<double>(divide_up(plan.depth, made_.depth()));
-    elements_ = static_cast<double>(plan.batches * plan.rows * plan.columns);
     result_bytes_ = elements_ * static_cast<double>(size_of(made_.result));
-    operand_bytes_ = operand_bytes;
-    instructions_ = instructions_of(chain, choose_arithmetic(chain, made_.chain)) + kStoreInstructions;
   }
 
   double inside() const {
-    const auto* const tile = made_.warp_group_tile();
-    const double tiles = tile != nullptr ? tiles_of(*tile) : tiles_of(*made_.warp_tile());
-    return kStart + std::max(tiles, memory(factor_bytes_ + operand_bytes_ + result_bytes_));
+    return kStart + std::max(tiles_.all(), memory(factor_bytes_ + operand_bytes_ + result_bytes_));
   }
 
   double apart() const {
     const double product_bytes = elements_ * products_ * (size_of(made_.factor) == 2 ? 2 : 4);
     const double product = std::max(best_tiling(), memory(factor_bytes_ + product_bytes));
+    const double instructions = elements_ * (work_.instructions + kStoreInstructions);
     const double chain = std::max(memory(product_bytes + operand_bytes_ + result_bytes_),
-                                  elements_ * instructions_ / instruction_rate() / machine_.multiprocessors);
+                                  instructions / tiles_.instruction_rate() / machine_.multiprocessors);
     return kStart + product + kSecondStart + kSecondLaunch + chain;
   }
 
  private:
-  bool has_warp_groups() const { return made_.warp_group_tile() != nullptr; }
-  double flops() const {
-    if (has_warp_groups()) return size_of(made_.factor) == 2 ? kFlops16 : kFlops8;
-    return kShare * machine_.tensor_flops * (size_of(made_.factor) == 2 ? 1 : 2);
-  }
-  double instruction_rate() const { return has_warp_groups() ? kInstructions : machine_.instructions; }
-  double chain_of_a_tile() const {
-    return made_.tile_rows() * made_.result_columns() * instructions_ / instruction_rate();
-  }
-
-  // All tiles, one round after another.
-  double tiles_of(const WarpGroupTile& tile) const {
-    const double products = stages_ * stage(tile.rows(), tile.columns, tile.cluster);
-    const double chain = chain_of_a_tile();
-    // One warp group's chain runs beside the other's products.
-    const double of_a_tile = tile.takes_turns ? std::max(products, chain) : products + chain;
-    const auto rounds = static_cast<double>(divide_up(plan_.tiles * tile.cluster, plan_.blocks));
-    const double last = tile.takes_turns ? chain : 0;
-    return rounds * of_a_tile + last;
-  }
-  // Blocks of a multiprocessor share its tensor cores: the chain of one runs beside the products of another.
-  double tiles_of(const WarpTile& tile) const {
-    const double products = stages_ * stage(tile.rows(), tile.columns, tile.cluster);
-    const double chain = chain_of_a_tile();
-    const auto rounds = static_cast<double>(divide_up(plan_.tiles, machine_.multiprocessors));
-    if (tile.per_multiprocessor == 1) return rounds * (products + chain);
-    return rounds * std::max(products, chain) + std::min(products, chain);
-  }
-
   double memory(double bytes) const { return bytes / (kMemory * machine_.bandwidth); }
-
-  // Products of one stage of a tile, or what its copies take.
-  double stage(int rows, int columns, int cluster) const {
-    if (!has_warp_groups()) return 2.0 * work_of_warps(rows, columns) * made_.depth() / flops();
-    const double products = 2.0 * rows * columns * made_.depth() / flops();
-    const double bytes = 128.0 * (rows + columns / cluster);
-    return std::max(products, bytes / kTileBytes);
-  }
 
   // cuBLASLt has tiles of all sizes, and cuts the depth where there are few of them.
   double best_tiling() const {
@@ -100,25 +127,32 @@ class Estimate {
     double best = 0;
     for (const auto& [rows, columns] : kTilings) {
       const std::int64_t tiles =
-          plan_.batches * divide_up(plan_.rows, rows) * divide_up(plan_.columns * products_, columns);
+          work_.batches * divide_up(work_.rows, rows) * divide_up(work_.columns * products_, columns);
       const double rounds = tiles < machine_.multiprocessors
-                                ? std::max(static_cast<double>(tiles) / machine_.multiprocessors, 1 / stages_)
+                                ? std::max(static_cast<double>(tiles) / machine_.multiprocessors, 1 / tiles_.stages())
                                 : static_cast<double>(divide_up(tiles, machine_.multiprocessors));
-      const double time = rounds * stages_ * stage(rows, columns, 1);
+      double time = tiles_.products(rounds, rows, columns, 1);
+      if (tiles_.has_warp_groups())
+        time = std::max(time, rounds * tiles_.stages() * 128 * (rows + columns) / kTileBytes);
       if (best == 0 || time < best) best = time;
     }
     return best;
   }
 
-  const GemmPlan& plan_;
   const GemmClass& made_;
+  GemmWork work_;
   const Machine& machine_;
+  TileTimes tiles_;
   int products_;
-  double stages_, factor_bytes_, elements_, result_bytes_, operand_bytes_;
-  int instructions_;
+  double elements_, operand_bytes_;
+  double factor_bytes_, result_bytes_;
 };
 
 }  // namespace
+
+double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine) {
+  return TileTimes(made, work, machine).all();
+}
 
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine) {
   const Estimate of(plan, chain, operand_bytes, machine);

@@ -1,10 +1,11 @@
-// How long a product takes that hosts its chain, and how long the two take apart: what decides whether they are one
-// kernel. Called by inside.cpp.
+// How long a product takes that hosts its chain, and how long the two take apart: what decides which tile it gets, and
+// whether they are one kernel. Called by tiles.cpp and inside.cpp.
 #pragma once
 
 #include "ir/program.hpp"
 #include "plan/device/machine.hpp"
 #include "plan/gemm/gemm.hpp"
+#include "plan/gemm/tiles.hpp"
 
 namespace epifuse::plan {
 
@@ -17,5 +18,8 @@ struct ProductTimes {
 
 /// `operand_bytes` are those of the chain's operands but its products, each element once.
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine);
+
+/// What one kernel takes for all of its tiles: their products, and the chain where no products hide it.
+double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
 }  // namespace epifuse::plan
