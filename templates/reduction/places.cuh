@@ -424,6 +424,14 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
 //@end
 
 //@section combine_outer
+//@if kGroupThreads == 1 && kCluster == 1
+// A thread has all elements of its rows.
+template <class Stage>
+struct Slots {};
+
+template <class Stage>
+__device__ __forceinline__ void combine(const Place&, Stage (&)[kRows], Slots<Stage>&) {}
+//@else
 // Neighbouring threads in which a column's partial results meet: a power of two, so that each merges about eight of them.
 __device__ constexpr int power_of_two_below(int n) { return n < 2 ? 1 : 2 * power_of_two_below(n / 2); }
 constexpr int kMeet = power_of_two_below(kThreads / (kColumns * kElements) < kThreads / 256 ? kThreads / (kColumns * kElements) : kThreads / 256);
@@ -485,4 +493,5 @@ __device__ __forceinline__ void combine(const Place& place, Stage (&stage)[kRows
   }
   __syncthreads();
 }
+//@endif
 //@end

@@ -97,6 +97,13 @@ bool ReductionPasses::is_input_of(std::size_t i, Scope scope) const {
   return plan::is_value(access) && access != Access::uniform && chain_.scope_of_input(i) == scope;
 }
 
+// Vectors as wide as a thread has rows divide the rows side by side: all rows of a thread exist, or none.
+bool ReductionPasses::is_vector_of_rows(const OperandPlan& operand) const {
+  const plan::RowLayout& layout = reduction_.layout;
+  return !layout.inner_reduction && !layout.striped && reduction_.structure.grid == 0 &&
+         operand.access == Access::contiguous && operand.width > 1 && operand.width == kernel_.elements;
+}
+
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position, const std::string& base) {
   const bool is_gathered = operand.access == Access::gathered;

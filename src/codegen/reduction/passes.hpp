@@ -51,6 +51,9 @@ class ReductionPasses {
   void require(std::string_view section) { prelude_.require(section); }
   /// Read per element or per row; what all elements share is neither.
   bool is_input_of(std::size_t i, plan::Scope scope) const;
+  /// Of an outer reduction, an operand or result of one element for each row: a thread's rows have theirs side by side,
+  /// and it moves them at once.
+  bool is_vector_of_rows(const plan::OperandPlan& operand) const;
   /// Some operand or result of elements is found by coordinates.
   bool gathers() const;
   /// Whether access() wrote a read of what nobody writes while the kernel runs.

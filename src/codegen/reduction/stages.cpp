@@ -93,12 +93,21 @@ plan::Marks ReductionStages::needed_of_rows() const {
 
 std::string ReductionStages::row() {
   std::string members;
+  std::string vectors;
   std::string loads;
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     if (!is_row_operand(i)) continue;
     const std::string name = input_name(program_, i);
     const std::string_view type = type_of(input_kinds_[i]);
     members += fmt::format("  {} {};\n", type, name);
+    if (passes_.is_vector_of_rows(kernel_.inputs[i])) {
+      vectors += fmt::format(
+          "  Packet<{0}> in_rows_{1};\n  load_words<{2}, CacheHint::none>(in_rows_{1}, p.{1} + row_offset(place, "
+          "p.strides_{1}, 0));\n",
+          storage_type(kernel_.inputs[i].dtype), name, kernel_.inputs[i].width);
+      loads += fmt::format("  row.{0} = in_rows_{0}.template real<{1}>(k);\n", name, type);
+      continue;
+    }
     const auto offset = [&](std::string_view of) {
       return fmt::format("row_offset(place, p.strides_{}, existing_row(place, {}))", of, row_index());
     };
@@ -120,8 +129,8 @@ std::string ReductionStages::row() {
       "// What is known per row.\nstruct Row {{\n{}}};\n\n"
       "__device__ __forceinline__ void load_rows(const Params& p, const Uniforms& uniforms, const Place& "
       "place, "
-      "Row (&rows)[kRows]) {{\n{}}}\n\n",
-      members,
+      "Row (&rows)[kRows]) {{\n{}{}}}\n\n",
+      members, vectors,
       each_row(has_one_row(), "  ", fmt::format("  [[maybe_unused]] Row& row = rows[{}];\n{}", row_index(), loads)));
 }
 

@@ -118,6 +118,7 @@ class ReductionPlanner {
   bool choose_inner_group();
   void hold_result_rows(std::int64_t vectors, int lane_steps);
   bool choose_outer_group();
+  bool holds_rows_alone(std::int64_t length, int most);
   bool stage_inner(std::int64_t vectors, int most);
   void choose_vectors_per_run();
   void round_to_warps();

@@ -173,6 +173,15 @@ void ReductionPlanner::hold_result_rows(std::int64_t vectors, int lane_steps) {
   kernel_.threads = static_cast<int>(threads);
 }
 
+// Short rows side by side, of which there are enough for all multiprocessors: a thread has all elements of its own, and
+// none meets another. The sum over 8 experts in bf16 took 1.453 of a copy on an H100 with 8 threads for each.
+bool ReductionPlanner::holds_rows_alone(std::int64_t length, int most) {
+  const bool is_plain = structure().grid == 0 && !structure().has_segments() && !reduction().store;
+  return is_plain && length <= most &&
+         plan_.row_columns >= std::int64_t{kPolicy.small_block_threads} * kernel_.elements &&
+         plan_.rows * plan_.row_columns / kernel_.elements >= std::int64_t{machine_.multiprocessors} * machine_.threads;
+}
+
 bool ReductionPlanner::choose_outer_group() {
   const std::int64_t length = std::max<std::int64_t>(plan_.row_length, 1);
   const int most = most_steps();
@@ -190,6 +199,12 @@ bool ReductionPlanner::choose_outer_group() {
     return false;
   }
   reduction().driver = Resident{.cluster = cluster};
+  if (holds_rows_alone(length, most)) {
+    kernel_.threads = row_threads().columns = kPolicy.small_block_threads;
+    row_threads().group = 1;
+    kernel_.steps = static_cast<int>(length);
+    return true;
+  }
   row_threads().columns = columns;
   const std::int64_t own = divide_up(length, cluster);
   int steps = 1;
