@@ -33,7 +33,9 @@ TEST(GemmEmitted, IsTheChainOfTheProduct) {
                       .padding = 8 * (number % 2)};
     // More tiles along the depth than there are stages, and a third tile for the first warp group.
     if (number % 9 == 4) shape.rows = 200, shape.columns = 264, shape.depth = 64 * 7 + 8 * draw(16), shape.batches = 1;
-    if (number % 6 == 1) shape.rows = 128 + draw(120), shape.columns = 120;
+    // Enough tiles of few columns that warp groups take turns with them.
+    if (number % 6 == 1)
+      shape.rows = 900 + draw(124), shape.columns = 120, shape.depth = 8 * (16 + draw(8)), shape.batches = 1;
     if (number % 6 == 2) shape.rows = 128 + draw(128), shape.columns = 248;
     if (number % 5 == 3) shape.left_transposed = true, shape.rows = (shape.rows + 7) / 8 * 8;
     shape.right_transposed = number % 4 == 2;

@@ -68,8 +68,8 @@ TEST(GemmTiles, FollowTheShape) {
   EXPECT_EQ(tile_of(8192, 8192, "x"), 192);
   EXPECT_EQ(tile_of(1024, 8192, "gelu(x)"), 256);
   // A box of a right factor whose columns are contiguous has 64 of them, and half of 192 is no multiple of that.
-  Product turned = product(8192, 8192, 4096);
-  EXPECT_EQ(turned.plan(dense(kBf16, turned.left), TensorView(nullptr, kBf16, turned.right, Dims{1, 8192}))
+  const Product square = product(8192, 8192, 4096);
+  EXPECT_EQ(square.plan(dense(kBf16, square.left), TensorView(nullptr, kBf16, square.right, Dims{1, 8192}))
                 .gemm_class.tile_columns(),
             256);
   // Half of a tile of 256 columns would be empty.

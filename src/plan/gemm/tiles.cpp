@@ -16,8 +16,8 @@ namespace {
 constexpr auto kWarpGroupTiles = std::to_array<WarpGroupTile>({
     {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4, 1.00},
     {"128 x 192, warp groups take turns", true, 2, 192, 2, 4, 1.01},
-    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6, 1.07},
-    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6, 1.08},
+    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6, 1.12},
+    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6, 1.13},
 });
 // With the most stages and blocks of a multiprocessor that are of use: two blocks hide each other's chain and stores.
 constexpr auto kWarpTiles = std::to_array<WarpTile>({
