@@ -513,5 +513,19 @@ TEST(Schedules, OneBlockHoldsAllRowsOfAStatistic) {
   EXPECT_EQ(half.kernel_class.reduction()->rows_per_group(), 1);
 }
 
+// Rows that a thread holds need no other thread, if there are enough of them for the GPU.
+TEST(OuterReductions, OfShortRowsHaveAThreadForEachWhereThereAreMany) {
+  const auto threads = [](std::int64_t outer, std::int64_t length, std::int64_t columns) {
+    const Plan plan = plan_of("sum(x, 1)", {in(DType::bf16, {outer, length, columns})});
+    EXPECT_FALSE(plan.kernel_class.reduction()->layout.inner_reduction);
+    return plan.kernel_class.reduction()->threads;
+  };
+  EXPECT_EQ(threads(4096, 8, 7168).group, 1);
+  EXPECT_EQ(threads(4096, 8, 7168).columns, 128);
+  EXPECT_GT(threads(16, 8, 7168).group, 1) << "most multiprocessors would idle";
+  EXPECT_GT(threads(4096, 64, 7168).group, 1) << "more than a thread holds";
+  EXPECT_GT(threads(65'536, 8, 512).group, 1) << "fewer columns than a block of such threads has";
+}
+
 }  // namespace
 }  // namespace epifuse::plan
