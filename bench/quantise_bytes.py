@@ -103,11 +103,11 @@ def dumped(tool, chain, architecture, *emit):
 
 
 def instructions_of(tool, chain, architecture, elements, result_bytes):
-    """Per element of a thread that has so many; None without a disassembler, and where the path does not store them all."""
+    """Per element of a thread that has so many; None without a disassembler, and where the path does not store so many bytes."""
     if sass.disassembler() is None:
         return None
     spent = sass.spent_on_hot_path(dumped(tool, chain, architecture, "sass"))
-    return spent.instructions / elements if spent.stored >= elements * result_bytes else None
+    return spent.instructions / elements if spent.stored >= result_bytes else None
 
 
 def results_of(report):
@@ -133,6 +133,7 @@ def measured(tool, name, chain, architecture, dry=False):
     largest = max(math.prod(one["shape"]) for one in results)
     full = sum(sizes[one["dtype"]] for one in results if math.prod(one["shape"]) == largest)
     of_a_thread = plan["elements_per_access"] * plan["steps"]
+    stored = of_a_thread * largest / plan["elements"] * full  # a sum has fewer results than elements
     text = "" if dry else dumped(tool, chain, architecture, "plan")
     in_flight = re.search(r"^in flight +(\d+) blocks of (\d+) threads", text, re.M)
     return {
@@ -144,7 +145,7 @@ def measured(tool, name, chain, architecture, dry=False):
         "moved_bytes": moved,
         "least_bytes": least,
         "ratio": moved / least,
-        "instructions": None if dry else instructions_of(tool, chain, architecture, of_a_thread, full),
+        "instructions": None if dry else instructions_of(tool, chain, architecture, of_a_thread, stored),
         "registers": plan["registers"],
         "spilled_bytes": plan["spilled_bytes"],
         "blocks_in_flight": int(in_flight[1]) if in_flight else None,

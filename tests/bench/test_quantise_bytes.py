@@ -60,7 +60,7 @@ def report(chain, results):
             "bytes_read_again": 0,
             "bytes_written": bytes_of(named),
             "workspace_bytes": 0,
-            "elements_per_access": 8,
+            "elements_per_access": 8, "elements": 1 << 25,
             "steps": 2,
             "registers": 40,
             "spilled_bytes": 0,
