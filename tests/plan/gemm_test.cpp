@@ -57,8 +57,8 @@ TEST(GemmTiles, FollowTheShape) {
   EXPECT_EQ(large.gemm_class.tile_rows(), 128);
   EXPECT_EQ(large.tiles, 32 * 16) << "clusters of two tiles below each other";
   EXPECT_EQ(large.blocks, 132);
-  // The chain of tiles that warp groups take turns with runs beside products, and where one round of tiles is a third
-  // full these lose more than that.
+  // The chain of tiles that warp groups take turns with runs beside products. Where their last round is half empty,
+  // that costs more than a chain that nothing runs beside.
   const auto tile_of = [](std::int64_t rows, std::int64_t columns, const char* chain) {
     Product work = product(rows, columns, 4096);
     work.chain = chain;
