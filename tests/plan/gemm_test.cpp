@@ -67,6 +67,9 @@ TEST(GemmTiles, FollowTheShape) {
   EXPECT_EQ(tile_of(8192, 4096, "gelu(x)"), 192);
   EXPECT_EQ(tile_of(8192, 8192, "x"), 192);
   EXPECT_EQ(tile_of(1024, 8192, "gelu(x)"), 256);
+  Product on_one = product(256, 256, 128);
+  on_one.multiprocessors = 1;
+  EXPECT_EQ(on_one.plan().gemm_class.cluster(), 1) << "a cluster has two multiprocessors";
   // A box of a right factor whose columns are contiguous has 64 of them, and half of 192 is no multiple of that.
   const Product square = product(8192, 8192, 4096);
   EXPECT_EQ(square.plan(dense(kBf16, square.left), TensorView(nullptr, kBf16, square.right, Dims{1, 8192}))

@@ -134,6 +134,49 @@ std::string ReductionStages::row() {
       each_row(has_one_row(), "  ", fmt::format("  [[maybe_unused]] Row& row = rows[{}];\n{}", row_index(), loads)));
 }
 
+bool ReductionStages::is_result_vector_of_rows(std::size_t output) const {
+  return passes_.is_vector_of_rows(kernel_.outputs[output]) && reduction_.missing[output] == 0 &&
+         program_.scatter_of(output) == nullptr;
+}
+
+std::string ReductionStages::write_rows() const {
+  std::string body;
+  std::string packets;
+  std::string stores;
+  bool uses_uniforms = false;  // an operand of one element is a result as it is
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    const Value value = program_.results()[i].value;
+    if (chain_.role(value).scope != Scope::row) continue;
+    const Node& node = program_.node(chain_.unshaped(value));
+    uses_uniforms =
+        uses_uniforms || (ir::is_operand(node.op) &&
+                          kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == plan::Access::uniform);
+    if (is_result_vector_of_rows(i)) {
+      const std::string name = output_name(program_, i);
+      const std::string_view type = storage_type(kernel_.outputs[i].dtype);
+      packets += fmt::format("  Packet<{}> rows_{};\n", type, name);
+      body += fmt::format("    rows_{}.put(k, from_real<{}>({}));\n", name, type, chain_.reference(value));
+      stores += fmt::format("  store_words<{0}>(rows_{1}, p.{1} + row_offset(place, p.strides_{1}, 0));\n",
+                            kernel_.outputs[i].width, name);
+      continue;
+    }
+    const OffsetText offset = [](std::string_view of) { return fmt::format("row_offset(place, p.strides_{}, k)", of); };
+    body += write_one(program_, kernel_, i, offset, "place.at", reduction_.missing[i], "    ", chain_.reference(value));
+  }
+  if (body.empty())
+    return "__device__ __forceinline__ void write_rows(const Params&, const Place&, const Row (&)[kRows]) {}\n\n";
+  // Vectors of rows exist as a whole, or not at all.
+  const bool has_vectors = !packets.empty();
+  return "// Results of one element per row: one thread of the group writes them.\n"
+         "__device__ __forceinline__ void write_rows(const Params& p, const Place& place, const Row (&rows)[kRows]) "
+         "{\n" +
+         fmt::format("  if (!is_leader(place){}) return;\n", has_vectors ? " || !row_exists(place, 0)" : "") +
+         std::string(uses_uniforms ? "  const Uniforms uniforms = load_uniforms(p);\n" : "") + packets +
+         "#pragma unroll\n  for (int k = 0; k < kRows; ++k) {\n" +
+         (has_vectors ? "" : "    if (!row_exists(place, k)) continue;\n") + "    const Row& row = rows[k];\n" + body +
+         "  }\n" + stores + "}\n\n";
+}
+
 // What can be computed once the accumulators of `stage` are known.
 std::string ReductionStages::row_operations(int stage) {
   std::string out;

@@ -28,6 +28,8 @@ class ReductionStages {
   void require_accumulators(Prelude& prelude) const;
   /// The struct Row, and the function load_rows, which computes what needs no accumulator.
   std::string row();
+  /// The function write_rows, which writes the results of one element for each row.
+  std::string write_rows() const;
   /// The struct of a stage's accumulators: takes vectors of steps, and gives rows what is then known of them.
   std::string stage_struct(int stage);
   /// The accumulators of segments of rows, what the elements of a segment share, and the function that writes a
@@ -50,6 +52,7 @@ class ReductionStages {
   bool has_one_step() const { return kernel_.tuning.batch == 1; }  // that an accumulator takes at once
   bool is_row_operation(std::size_t i) const;
   bool is_row_operand(std::size_t input) const;
+  bool is_result_vector_of_rows(std::size_t output) const;
   std::string row_operations(int stage);
   bool holds_exponentials(std::size_t accumulator) const;
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;

@@ -264,14 +264,15 @@ class GemmPlanner {
 
   void choose_tile(GemmPlan& plan) const {
     const int instructions = instructions_of(program_, choose_arithmetic(program_, plan.gemm_class.chain));
-    const auto chosen = with_tile(plan.gemm_class, {batches_, rows_, columns_, depth_, instructions}, machine_);
+    const GemmWork work = {batches_, rows_, columns_, depth_, instructions};
+    const auto chosen = with_tile(plan.gemm_class, work, machine_);
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
     plan.tile_columns = divide_up(columns_, chosen->result_columns());
-    plan.tiles = plan.cluster_rows * plan.tile_columns * batches_;
+    plan.tiles = tiles_of(*chosen, work);
     if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
     plan.band = kBandRows / (chosen->tile_rows() * cluster);
     // Blocks of warp groups stay, and work on one tile after another; others have one.

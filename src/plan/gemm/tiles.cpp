@@ -79,15 +79,12 @@ bool is_possible(const GemmClass& made, const WarpTile& tile, int instructions) 
   return instructions <= 100;
 }
 
-// What a tile costs is compared with other tiles of its family alone.
-double cost_of(const WarpGroupTile& /*tile*/, const GemmClass& fit, const GemmWork& work, const Machine& machine) {
-  return seconds_of_tiles(fit, work, machine);
-}
-// A wave is one tile for each multiprocessor.
-double cost_of(const WarpTile& tile, const GemmClass& fit, const GemmWork& work, const Machine& machine) {
-  const std::int64_t tiles =
-      work.batches * divide_up(work.rows, std::int64_t{tile.rows()}) * divide_up(work.columns, fit.result_columns());
-  return static_cast<double>(divide_up(tiles, machine.multiprocessors)) * work_of_warps(tile.rows(), tile.columns);
+// Compared with the costs of other tiles of the family: seconds, or elements in waves of a tile for each
+// multiprocessor.
+double cost_of(const GemmClass& fit, const GemmWork& work, const Machine& machine) {
+  if (fit.warp_group_tile() != nullptr) return seconds_of_tiles(fit, work, machine);
+  return static_cast<double>(divide_up(tiles_of(fit, work), machine.multiprocessors)) *
+         work_of_warps(fit.tile_rows(), fit.tile_columns());
 }
 
 template <class Tiles>
@@ -96,10 +93,10 @@ std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, cons
   double best = 0;
   std::optional<GemmClass> chosen;
   for (const auto& tile : tiles) {
-    if (!is_possible(made, tile, work.instructions)) continue;
+    if (tile.cluster > machine.multiprocessors || !is_possible(made, tile, work.instructions)) continue;
     const std::optional<GemmClass> fit = fitted(made, tile, machine);
     if (!fit) continue;
-    const double cost = cost_of(tile, *fit, work, machine);
+    const double cost = cost_of(*fit, work, machine);
     if (chosen && cost >= best) continue;
     best = cost;
     chosen = fit;
@@ -112,6 +109,11 @@ std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, cons
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine) {
   return machine.tensor_cores == TensorCores::warp_groups ? best_of(kWarpGroupTiles, made, work, machine)
                                                           : best_of(kWarpTiles, made, work, machine);
+}
+
+std::int64_t tiles_of(const GemmClass& made, const GemmWork& work) {
+  return work.batches * divide_up(work.rows, std::int64_t{made.tile_rows()} * made.cluster()) *
+         divide_up(work.columns, made.result_columns());
 }
 
 double work_of_warps(int rows, int columns) {

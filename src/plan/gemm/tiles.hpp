@@ -20,6 +20,9 @@ struct GemmWork {
 /// Nothing if no tile fits a multiprocessor's shared memory.
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
+/// Tiles of all products of that work; of warp groups, clusters of tiles.
+std::int64_t tiles_of(const GemmClass& made, const GemmWork& work);
+
 /// What a tile costs that warps multiply, in elements of one of 128 x 128: each element of a small tile takes more
 /// copies, and more loads of fragments.
 double work_of_warps(int rows, int columns);

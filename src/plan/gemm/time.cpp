@@ -58,15 +58,11 @@ class TileTimes {
     return kShare * machine_.tensor_flops * (size_of(made_.factor) == 2 ? 1 : 2);
   }
   double elements_of_a_tile() const { return static_cast<double>(made_.tile_rows()) * made_.result_columns(); }
-  std::int64_t tiles() const {
-    return work_.batches * divide_up(work_.rows, std::int64_t{made_.tile_rows()} * made_.cluster()) *
-           divide_up(work_.columns, made_.result_columns());
-  }
 
   // A cluster's blocks have a tile each. Where groups take turns, one's chain runs beside the other's products, and the
   // last chain beside none.
   double of(const WarpGroupTile& tile) const {
-    const auto rounds = static_cast<double>(divide_up(tiles(), machine_.multiprocessors / tile.cluster));
+    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), machine_.multiprocessors / tile.cluster));
     const double product = products(1, tile.rows(), tile.columns, tile.pace);
     const double chain = elements_of_a_tile() * (work_.instructions + kHostedStoreInstructions) / kHostedInstructions;
     if (!tile.takes_turns) return rounds * (product + chain);
@@ -75,7 +71,7 @@ class TileTimes {
   }
   // Blocks of a multiprocessor share its tensor cores: the chain of one runs beside the products of another.
   double of(const WarpTile& tile) const {
-    const auto rounds = static_cast<double>(divide_up(tiles(), machine_.multiprocessors));
+    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), machine_.multiprocessors));
     const double product = products(1, tile.rows(), tile.columns, 1);
     const double chain = elements_of_a_tile() * (work_.instructions + kStoreInstructions) / instruction_rate();
     if (tile.per_multiprocessor == 1) return rounds * (product + chain);

@@ -185,6 +185,13 @@ bool ReductionPlanner::holds_rows_alone(std::int64_t length, int most) {
 bool ReductionPlanner::choose_outer_group() {
   const std::int64_t length = std::max<std::int64_t>(plan_.row_length, 1);
   const int most = most_steps();
+  if (holds_rows_alone(length, most)) {
+    reduction().driver = Resident{.cluster = 1};
+    kernel_.threads = row_threads().columns = kPolicy.small_block_threads;
+    row_threads().group = 1;
+    kernel_.steps = static_cast<int>(length);
+    return true;
+  }
   int columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, kernel_.elements)));
   while (columns > 1 && exchange_bytes(columns, large_block_threads(machine_)) > kStaticShared - kPolicy.exchange_bytes)
     columns /= 2;
@@ -199,12 +206,6 @@ bool ReductionPlanner::choose_outer_group() {
     return false;
   }
   reduction().driver = Resident{.cluster = cluster};
-  if (holds_rows_alone(length, most)) {
-    kernel_.threads = row_threads().columns = kPolicy.small_block_threads;
-    row_threads().group = 1;
-    kernel_.steps = static_cast<int>(length);
-    return true;
-  }
   row_threads().columns = columns;
   const std::int64_t own = divide_up(length, cluster);
   int steps = 1;
