@@ -11,7 +11,9 @@
 namespace epifuse::jit {
 namespace {
 
-constexpr int kMostSpilledBytes = 128;
+// Of the benchmarks, 14 kernels spill 4 to 48 bytes and keep their blocks; 76 bytes are the fewest of which wrong
+// code is known.
+constexpr int kMostSpilledBytes = 48;
 
 // Where a source says how many blocks of its kernel a multiprocessor shall hold.
 struct AskedBlocks {

@@ -92,7 +92,7 @@ TEST_F(NvrtcTest, WhatSpillsMuchIsCompiledForFewerBlocks) {
   const Compiled crowded = compiled(holding(120, "128, 16"));
   EXPECT_EQ(crowded.resident_blocks, 4) << "which leave 128 registers to a thread; 8 blocks leave 64";
   EXPECT_EQ(crowded.source, holding(120, "128, 4"));
-  EXPECT_LE(crowded.resources.spilled_bytes, 128);
+  EXPECT_LE(crowded.resources.spilled_bytes, 48);
   EXPECT_GT(crowded.resources.registers, 64);
   EXPECT_FALSE(crowded.image.empty());
 
@@ -104,7 +104,7 @@ TEST_F(NvrtcTest, WhatSpillsMuchIsCompiledForFewerBlocks) {
   // Nothing can be given up: it spills, and is compiled once.
   const Compiled alone = compiled(holding(400, "128, 1"));
   EXPECT_EQ(alone.resident_blocks, 0);
-  EXPECT_GT(alone.resources.spilled_bytes, 128);
+  EXPECT_GT(alone.resources.spilled_bytes, 48);
   EXPECT_EQ(compiled(holding(120, "128")).resident_blocks, 0);
 }
 

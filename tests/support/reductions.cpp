@@ -267,14 +267,14 @@ Range variance_of(std::span<const Range> elements, double correction, const Arit
     low = std::max<Real>(least * least * (1 - 4 * kappa) - 4 * n * arithmetic.tiny(), 0);
     high = most * most * (1 + 4 * kappa) + 4 * n * arithmetic.tiny();
   }
+  // A mean that overflows makes deviations of infinity, or of NaN.
+  const bool overflows = elements.size() > 1 && largest * n * 2 > arithmetic.largest();
   if (divisor == 0) {
     Range out;
-    out.nan = nan || low == 0;
+    out.nan = nan || overflows || low == 0;
     if (high > 0) out.include(kInf);
     return out;
   }
-  // A mean that overflows makes deviations of infinity, or of NaN.
-  const bool overflows = elements.size() > 1 && largest * n * 2 > arithmetic.largest();
   const bool too_large = overflows || high * 4 > arithmetic.largest();
   return interval(arithmetic.down(low / divisor),
                   too_large   ? kInf
