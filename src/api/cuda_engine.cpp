@@ -269,7 +269,10 @@ class CudaEngine : public DeviceEngine {
   class Inside : public InsideLaunch {
    public:
     Inside(CudaEngine& engine, plan::Inside planned) : engine_(engine), planned_(std::move(planned)) {}
-    void launch(const LaunchRequest& request) const override { engine_.launch_product(planned_, request); }
+    void launch(const LaunchRequest& request, void* partials) const override {
+      engine_.launch_product(planned_, request, partials);
+    }
+    const plan::Inside& planned() const override { return planned_; }
     void prepare(const LaunchRequest& request) const override {
       runtime::require_driver_of_this_process();
       engine_.load_product(planned_, planned_.plan, request);
@@ -299,7 +302,7 @@ class CudaEngine : public DeviceEngine {
   // `plan` is that of `planned`, for the launch at hand.
   const LoadedKernel& load_product(const plan::Inside& planned, const plan::GemmPlan& plan,
                                    const LaunchRequest& request) {
-    const ir::Program& chain = planned.split.chain;
+    const ir::Program& chain = planned.chain();
     const KernelKey key{chain.code_fingerprint(), plan::code_of(plan.gemm_class)};
     if (const LoadedKernel* const known = kernels_.find(key)) return *known;
     record(request);
@@ -311,20 +314,25 @@ class CudaEngine : public DeviceEngine {
     });
   }
 
-  void launch_product(const plan::Inside& planned, const LaunchRequest& request) {
+  void launch_product(const plan::Inside& planned, const LaunchRequest& request, void* partials) {
     runtime::require_driver_of_this_process();
     const std::size_t number = Lane::of_this_thread();
     Lane& lane = lanes_[number];
     const runtime::ContextGuard guard = runtime::ContextGuard::for_launch(*context_, lane.begin_launch());
     const auto operands =
-        std::get<plan::ProductOperands>(plan::operands_of_product(planned.split, request.outputs, request.inputs));
-    const ir::Program& chain = planned.split.chain;
+        std::get<plan::ProductOperands>(plan::operands_of_product(planned.hosted, request.outputs, request.inputs));
+    const ir::Program& chain = planned.chain();
     plan::GemmPlan plan = planned.plan;
-    plan.move_to(operands.left, operands.rights, operands.output, operands.all, chain);
+    plan.workspace = static_cast<std::byte*>(partials);
+    plan.move_to(operands.left, operands.rights, operands.output, operands.all, chain, operands.scales);
     for (std::size_t i = 0; i < request.inputs.size(); ++i)
       check_pointer(request.inputs[i].data, {}, lane,
                     [&] { return "operand '" + request.program.operand_text(i) + "'"; });
-    check_pointer(operands.output.data, {}, lane, [&] { return "output '" + request.program.result_name(0) + "'"; });
+    check_pointer(operands.output.data, {}, lane,
+                  [&] { return "output '" + request.program.result_name(planned.hosted.result) + "'"; });
+    for (const std::size_t result : planned.hosted.of_groups)
+      check_pointer(request.outputs[result].data, {}, lane,
+                    [&] { return "output '" + request.program.result_name(result) + "'"; });
     const LoadedKernel& kernel = load_product(planned, plan, request);
     base::InlineVector<codegen::EncodedMap, 5> maps;
     if (plan.gemm_class.warp_group_tile() != nullptr) {

@@ -15,6 +15,10 @@
 
 namespace epifuse {
 
+namespace plan {
+struct Inside;
+}
+
 /// Memory of an Array.
 struct Array::Memory {
   virtual ~Memory() = default;
@@ -52,11 +56,14 @@ struct Scratch {
   virtual void* data() const noexcept = 0;
 };
 
-/// One kernel for a product and the chain around it, for launches of equal signatures.
+/// One kernel for a product and the chain around it, for launches of equal signatures. What the chain reduces is left
+/// as partial results; chains of their own (plan::Inside::hosted.finishes) make the other results of these.
 struct InsideLaunch {
   virtual ~InsideLaunch() = default;
-  virtual void launch(const LaunchRequest& request) const = 0;
+  /// Partial results go to `partials`, of planned().plan.partial_bytes() bytes.
+  virtual void launch(const LaunchRequest& request, void* partials) const = 0;
   virtual void prepare(const LaunchRequest& request) const = 0;
+  virtual const plan::Inside& planned() const = 0;
 };
 
 struct Engine::Impl {

@@ -96,13 +96,22 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
   }
   const plan::WithoutProducts split = plan::split_products(tail.program(), inputs, plan::Views::abstract);
   auto planned = plan::plan_inside(split, outputs, inputs, machine);
-  const auto* const inside = std::get_if<plan::Inside>(&planned);
-  without_views(split.chain, split.operands(inputs, plan::abstract_results(split)));
-  if (inside != nullptr) {
+  if (const auto* const inside = std::get_if<plan::Inside>(&planned)) {
+    const plan::WithoutProducts& own = inside->hosted.split;
+    if (inside->hosted.reductions.empty()) {
+      without_views(split.chain, split.operands(inputs, plan::abstract_results(split)));
+    } else {
+      // The chain that the kernel hosts, with what it reduces as results.
+      std::vector<OutputView> results(own.chain.results().size(),
+                                      OutputView(nullptr, DType::f32, own.products[0].shape));
+      results[0] = outputs[inside->hosted.result];
+      inspect(own.chain, results, own.operands(inputs, plan::abstract_results(own)), nullptr);
+    }
     plan_ = plan::summarise(*inside, plan_, machine);
-    source_ = std::make_shared<const Source>(source_of(inside->split.chain, inside->plan));
+    source_ = std::make_shared<const Source>(source_of(own.chain, inside->plan));
     return;
   }
+  without_views(split.chain, split.operands(inputs, plan::abstract_results(split)));
   for (std::size_t i = 0; i < split.products.size(); ++i)
     plan_.products.push_back(fmt::format("{} is {}, computed before this kernel: {}", split.chain.inputs()[i],
                                          split.products[i].text, std::get<std::string>(planned)));

@@ -38,9 +38,13 @@ struct Precompiler::Impl {
     const plan::WithoutProducts split = plan::split_products(whole, entry.launch.inputs, plan::Views::abstract);
     auto planned = plan::plan_inside(split, entry.launch.outputs, entry.launch.inputs, machine);
     if (const auto* const inside = std::get_if<plan::Inside>(&planned)) {
-      const ir::Program& chain = inside->split.chain;
-      return compile(source_of(chain, inside->plan), codegen::gemm_name(chain, inside->plan), target, ir::print(whole),
-                     plan::name_of(inside->plan.gemm_class));
+      const ir::Program& chain = inside->chain();
+      compile(source_of(chain, inside->plan), codegen::gemm_name(chain, inside->plan), target, ir::print(whole),
+              plan::name_of(inside->plan.gemm_class));
+      for (const plan::Finish& finish : inside->hosted.finishes)
+        prepare(finish.program, inside->outputs(finish, entry.launch.outputs),
+                inside->operands(finish, nullptr, entry.launch.inputs), machine, target);
+      return;
     }
     prepare_views(split.chain, entry.launch.outputs, split.operands(entry.launch.inputs, abstract_results(split)),
                   machine, target);

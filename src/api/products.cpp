@@ -1,6 +1,7 @@
 // Where products and the chain run apart, the products' results lie in the workspace, in front of the chain's own.
 #include "api/products.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/text.hpp"
 #include "ir/subchain.hpp"
 #include "plan/bind/products.hpp"
+#include "plan/gemm/inside.hpp"
 
 namespace epifuse {
 namespace {
@@ -35,6 +37,8 @@ struct Arranged {
   std::size_t of_products = 0;  // bytes of results and copies, behind which is what computing products takes
   std::size_t bytes = 0;        // in all
 
+  /// Of `inside`.
+  const std::vector<plan::Finish>& finishes() const { return inside->planned().hosted.finishes; }
   std::vector<TensorView> results_at(void* memory) const {
     std::vector<TensorView> placed = results;
     for (std::size_t i = 0; i < placed.size() && memory != nullptr; ++i)
@@ -52,7 +56,6 @@ class WithProducts : public Engine::Impl {
   void launch(const LaunchRequest& request) override {
     if (!request.program.has_products()) return engine_->launch(request);
     const auto arranged = arrange(request);
-    if (arranged->inside) return arranged->inside->launch(request);
     check_workspace(request.workspace, arranged->bytes);
     std::unique_ptr<Scratch> pooled;
     void* memory = request.workspace != nullptr ? request.workspace->data : nullptr;
@@ -61,6 +64,7 @@ class WithProducts : public Engine::Impl {
       memory = pooled->data();
     }
     const std::span<const std::byte> own(static_cast<const std::byte*>(memory), pooled ? arranged->bytes : 0);
+    if (arranged->inside) return launch_inside(*arranged, request, memory, own);
     const std::vector<TensorView> results = arranged->results_at(memory);
     for (std::size_t i = 0; i < results.size(); ++i) {
       const plan::Product& product = arranged->split.products[i];
@@ -83,7 +87,15 @@ class WithProducts : public Engine::Impl {
                               std::span<const TensorView> inputs) override {
     if (!program.has_products()) return engine_->workspace_bytes(program, outputs, inputs);
     const auto arranged = arrange({program, nullptr, outputs, inputs, {}, nullptr});
-    if (arranged->inside) return 0;
+    if (arranged->inside) {
+      std::size_t most = 0;  // finishes follow each other
+      for (const plan::Finish& finish : arranged->finishes()) {
+        const auto operands = arranged->inside->planned().operands(finish, standing_in(), inputs);
+        const auto own = arranged->inside->planned().outputs(finish, outputs);
+        most = std::max(most, engine_->workspace_bytes(finish.program, own, operands));
+      }
+      return arranged->bytes + most;
+    }
     const auto apart = arranged->split.operands(inputs, arranged->results_at(standing_in()));
     return arranged->bytes + engine_->workspace_bytes(arranged->split.chain, outputs, apart);
   }
@@ -91,7 +103,15 @@ class WithProducts : public Engine::Impl {
   void prepare(const LaunchRequest& request) override {
     if (!request.program.has_products()) return engine_->prepare(request);
     const auto arranged = arrange(request);
-    if (arranged->inside) return arranged->inside->prepare(request);
+    if (arranged->inside) {
+      arranged->inside->prepare(request);
+      for (const plan::Finish& finish : arranged->finishes()) {
+        const auto operands = arranged->inside->planned().operands(finish, standing_in(), request.inputs);
+        const auto outputs = arranged->inside->planned().outputs(finish, request.outputs);
+        engine_->prepare({finish.program, nullptr, outputs, operands, {}, nullptr});
+      }
+      return;
+    }
     for (const Copy& each : arranged->copies) {
       const plan::Product& product = arranged->split.products[each.product];
       const TensorView from = (each.is_right ? product.right : product.left).view(request.inputs);
@@ -116,6 +136,19 @@ class WithProducts : public Engine::Impl {
     return Workspace{static_cast<std::byte*>(workspace->data) + bytes, workspace->bytes - bytes};
   }
 
+  // The kernel, and what makes results of its partial ones.
+  void launch_inside(const Arranged& arranged, const LaunchRequest& request, void* memory,
+                     std::span<const std::byte> own) {
+    arranged.inside->launch(request, memory);
+    const std::optional<Workspace> rest = behind(request.workspace, arranged.bytes);
+    for (const plan::Finish& finish : arranged.finishes()) {
+      const auto operands = arranged.inside->planned().operands(finish, memory, request.inputs);
+      const auto outputs = arranged.inside->planned().outputs(finish, request.outputs);
+      engine_->launch(
+          {finish.program, request.stream, outputs, operands, request.scalars, rest ? &*rest : nullptr, nullptr, own});
+    }
+  }
+
   // `factor` is its copy from here on.
   void copy(const Copy& copy, TensorView& factor, void* memory, std::span<const std::byte> own, Stream stream) {
     const OutputView dense = copy.in(memory);
@@ -130,7 +163,10 @@ class WithProducts : public Engine::Impl {
       made.split = plan::split_products(request.program, request.inputs);
       std::string why;
       made.inside = engine_->inside(made.split, request, why);
-      if (made.inside) return made;
+      if (made.inside) {
+        made.bytes = static_cast<std::size_t>(made.inside->planned().plan.partial_bytes());
+        return made;
+      }
       const auto reserve = [&](const TensorView& dense) {
         const std::size_t bytes = dense_bytes(dense.dtype, dense.shape);
         made.of_products += (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;

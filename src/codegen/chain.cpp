@@ -175,7 +175,8 @@ std::vector<bool> casts_of_stores(const ir::Program& program, const plan::Kernel
 }  // namespace
 
 std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
-                        const std::vector<Kind>& input_kinds, ChainWriter& writer, bool returns_result) {
+                        const std::vector<Kind>& input_kinds, ChainWriter& writer, bool returns_result,
+                        std::string_view name) {
   std::vector<std::string> parameters;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     if (!plan::is_value(kernel.inputs[i].access)) continue;
@@ -193,8 +194,8 @@ std::string write_chain(const ir::Program& program, const plan::KernelClass& ker
     results += returns_result ? fmt::format("  return {};\n", writer.reference(stored))
                               : fmt::format("  {} = {};\n", output_name(program, i), writer.reference(stored));
   }
-  std::string out = "// The chain, for one element.\n";
-  out += fmt::format("__device__ __forceinline__ {} chain({}) {{\n", returns_result ? type : "void",
+  std::string out = name == "chain" ? "// The chain, for one element.\n" : "";
+  out += fmt::format("__device__ __forceinline__ {} {}({}) {{\n", returns_result ? type : "void", name,
                      fmt::join(parameters, ", "));
   const auto computed = plan::computed_values(program);  // not those of which only the shape counts
   const std::vector<bool> left_out = casts_of_stores(program, kernel);

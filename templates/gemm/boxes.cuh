@@ -13,6 +13,12 @@ __device__ __forceinline__ void load_matrices(unsigned (&words)[4], unsigned add
                : "memory");
 }
 
+__device__ __forceinline__ float load_number(unsigned address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void store_number(unsigned address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
@@ -116,7 +122,7 @@ __device__ __forceinline__ void store_bytes(const float (&values)[8], unsigned b
 // product_of(product, pair, element), column_of(vector, 0 or 1 for row +8).
 template <int kInputs, int kRowValues, class Products, class Columns>
 __device__ __forceinline__ void host_pairs(const Params& p, const Products& product_of, const float (&inputs)[kInputs][8],
-                                           const float (&in_row)[kRowValues][2][2], const Columns& column_of, float (&made)[8]) {
+                                           const float (&in_row)[kRowValues][2][2], const Columns& column_of, float (&made)[8]/*@if kPartials > 0*/, float (&reduced)[kPartials][8]/*@endif*/) {
 #pragma unroll
   for (int pair = 0; pair < 4; ++pair) {
 #pragma unroll
@@ -130,7 +136,14 @@ __device__ __forceinline__ void host_pairs(const Params& p, const Products& prod
       for (int v = 0; v < kRowVectors; ++v) row_of[v] = in_row[v][pair / 2][e];
 #pragma unroll
       for (int v = 0; v < kColumnVectors; ++v) column_values[v] = column_of(v, pair % 2);
+//@if kPartials > 0
+      float of_element[kPartials];
+      made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_values, of_element);
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) reduced[v][pair * 2 + e] = of_element[v];
+//@else
       made[pair * 2 + e] = host_chain(p, product, tile_values, row_of, column_values);
+//@endif
     }
   }
 }

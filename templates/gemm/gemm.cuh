@@ -5,10 +5,12 @@
 // a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
 //
 // Codegen writes in front of this: the constants, Params, `multiply` (one wgmma), `load_input`, `input_at` and `store_result` (what has the result's size), `row_vector` and
-// `column_vector` (what has one value per column or row of the result), and `host_chain`.
+// `column_vector` (what has one value per column or row of the result), `host_chain`, and where the chain has reductions `combined` and `neutral`.
 //
 // A chain meets the result in sub-tiles of 64 rows and 32 columns, which lie in shared memory as TMA swizzles rows of so many bytes. Full operands arrive
 // there by TMA ahead of need. The result takes the place of the first, or has a place of its own if its numbers are of another size.
+//
+// Reductions leave partial results: of a row, over the columns of a tile; of a column, over the 64 rows of a block. Chains of their own combine these.
 //
 // Sums of 8-bit floating-point factors keep about 14 bits while one instruction adds to what the one before left. So they are taken out after each stage, 128 numbers, and
 // added in f32 (kPromotes); DeepSeek-V3's report, section 3.3.2, measured what that loses otherwise.
@@ -29,12 +31,26 @@ constexpr int kStageBytes = kLeftBytes + kRightBytes;
 constexpr int kSlotsAt = kStages * kStageBytes;
 constexpr int kVectorsAt = kSlotsAt + kGroups * kSlots * kSlotBytes;
 constexpr int kVectorBytes = kRowVectors * kResultN * 4;  // of a group
+//@if kColumnPartials > 0
+constexpr int kReducedAt = kVectorsAt + kGroups * kVectorBytes;  // columns of sub-tiles, by what each warp reduced them to
+constexpr int kReducedBytes = kSlots * kColumnPartials * 4 * kSubtileColumns * 4;  // of a group
+constexpr int kBarriersAt = kReducedAt + kGroups * kReducedBytes;
+//@else
 constexpr int kBarriersAt = kVectorsAt + kGroups * kVectorBytes;
+//@endif
 constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
 //@end
 
-//@section gemm : host_pairs, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
+//@section kept_sums
+//@if kGroupColumns > 0
+// A value of the chain in the place of a sum, and back.
+__device__ __forceinline__ Sum as_sum(float value) { return /*@if kIntegers*/__float_as_int(value)/*@endif*//*@if !kIntegers*/value/*@endif*/; }
+__device__ __forceinline__ float kept_value(Sum kept) { return /*@if kIntegers*/__int_as_float(kept)/*@endif*//*@if !kIntegers*/kept/*@endif*/; }
+//@endif
+//@end
+
+//@section gemm : host_pairs, kept_sums, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
 struct Barriers {
   unsigned base;
   __device__ __forceinline__ unsigned full(int stage) const { return base + stage * 8; }
@@ -130,6 +146,12 @@ struct Multiplier {
   Sum sums[kBlocks][kTileN / 2];
   float row_values[kRowVectors > 0 ? kRowVectors : 1][(kResultN + 127) / 128];
   float column_values[kColumnVectors > 0 ? kColumnVectors : 1][kBlocks][2];
+//@if kGroupColumns > 0
+  float group_values[2][kPartials];  // what the group at hand is reduced to, in rows lane / 4 and lane / 4 + 8
+//@endif
+//@if kRowPartials > 0
+  float row_partials[kRowPartials][2];  // of rows lane / 4 and lane / 4 + 8, over the columns so far
+//@endif
 
   __device__ __forceinline__ Multiplier(const Params& params, unsigned shared_memory, Barriers all, unsigned in_cluster, int which)
       : p(params), shared(shared_memory), barriers(all), rank(in_cluster), group(which), thread(threadIdx.x % 128), lane(threadIdx.x % 32) {
@@ -295,9 +317,155 @@ struct Multiplier {
   }
 
 //@endif
-  // 16 columns of a warp's 16 rows of a sub-tile.
+//@if kRowPartials > 0
+  __device__ __forceinline__ void begin_rows() {
+#pragma unroll
+    for (int v = 0; v < kRowPartials; ++v) row_partials[v][0] = row_partials[v][1] = neutral(v);
+  }
+
+  // Columns behind the last one are none of the row.
+  template <int kColumn>
+  __device__ __forceinline__ void reduce_rows(const Tile& tile, const float (&reduced)[kPartials][8]) {
+#pragma unroll
+    for (int v = 0; v < kRowPartials; ++v) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int column = tile.column + kColumn + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float& partial = row_partials[v][i / 2 % 2];
+        if (column < p.n) partial = combined(v, partial, reduced[v][i]);
+      }
+    }
+  }
+
+  // Four threads have a row's columns of the tile.
+  template <int kBlock>
+  __device__ __forceinline__ void write_rows(const Tile& tile) const {
+#pragma unroll
+    for (int v = 0; v < kRowPartials; ++v) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float partial = row_partials[v][half];
+        partial = combined(v, partial, __shfl_xor_sync(0xffffffffu, partial, 1));
+        partial = combined(v, partial, __shfl_xor_sync(0xffffffffu, partial, 2));
+        const int row = tile.row + kBlock * 64 + thread / 32 * 16 + half * 8 + lane / 4;
+        const Partials& all = p.partials[v];
+        if (lane % 4 == 0 && row < p.m)
+          all.data[tile.column / kResultN * all.extent + static_cast<long long>(tile.batch) * p.m + row] = partial;
+      }
+    }
+  }
+
+//@endif
+//@if kColumnPartials > 0
+  __device__ __forceinline__ unsigned place_of_reduced(int v, int warp, int column) const {
+    return shared + kReducedAt + group * kReducedBytes + (((slot.at * kColumnPartials + v) * 4 + warp) * kSubtileColumns + column) * 4;
+  }
+
+  // 16 columns of a sub-tile, over the warp's 16 rows; those behind the last one are none of the column.
+  template <int kBlock, int kOfSubtile>
+  __device__ __forceinline__ void reduce_columns(const Tile& tile, const float (&reduced)[kPartials][8]) {
+    const int row = tile.row + kBlock * 64 + thread / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int v = kRowPartials; v < kPartials; ++v) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int first = i / 2 * 4 + i % 2;  // of the thread's two numbers of the column
+        float partial = row < p.m ? reduced[v][first] : neutral(v);
+        if (row + 8 < p.m) partial = combined(v, partial, reduced[v][first + 2]);
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) partial = combined(v, partial, __shfl_xor_sync(0xffffffffu, partial, lanes));
+        if (lane < 4) store_number(place_of_reduced(v - kRowPartials, thread / 32, kOfSubtile + i / 2 * 8 + lane * 2 + i % 2), partial);
+      }
+    }
+  }
+
+  // The sub-tile's columns, once its four warps have met. Its place is used again when they have met as often as there are slots.
+  template <int kBlock, int kColumn>
+  __device__ __forceinline__ void write_columns(const Tile& tile) const {
+    const int row = tile.row + kBlock * 64;
+    const int column = tile.column + kColumn + thread;
+    if (thread >= kSubtileColumns || row >= p.m || column >= p.n) return;
+    const long long block = static_cast<long long>(tile.batch) * ((p.m + 63) / 64) + row / 64;
+#pragma unroll
+    for (int v = kRowPartials; v < kPartials; ++v) {
+      float partial = load_number(place_of_reduced(v - kRowPartials, 0, thread));
+#pragma unroll
+      for (int warp = 1; warp < 4; ++warp) partial = combined(v, partial, load_number(place_of_reduced(v - kRowPartials, warp, thread)));
+      const Partials& all = p.partials[v];
+      all.data[block * all.extent + column] = partial;
+    }
+  }
+
+//@endif
+//@if kGroupColumns > 0
+  // 16 columns of a warp's 16 rows: their chain's values take the place of the product's sums, and groups are reduced.
+  template <int kBlock, int kColumn>
+  __device__ __forceinline__ void keep_values(unsigned slot_address) {
+    float made[8], reduced[kPartials][8];
+    compute<kBlock, kColumn>(slot_address, made, reduced);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sums[kBlock][kColumn / 2 + i / 4 * 4 + i / 2 % 2 * 2 + i % 2] = as_sum(made[i]);
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) group_values[i / 2 % 2][v] = combined(v, group_values[i / 2 % 2][v], reduced[v][i]);
+    }
+  }
+
+  // A group's sub-tiles one after the other: their operands wait in slots, this one's and those behind it.
+  template <int kBlock, int kColumn, int kSubtilesAhead>
+  __device__ __forceinline__ void keep_subtiles() {
+    Ring<kSlots> ahead = slot;
+    ahead.advance(kSubtilesAhead);
+    const unsigned address = slots + ahead.at * kSlotBytes;
+    if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, ahead.at), ahead.parity);
+    keep_values<kBlock, kColumn>(address);
+    keep_values<kBlock, kColumn + 16>(address);
+    constexpr int kNext = kSubtilesAhead + 1;
+    if constexpr (kNext * kSubtileColumns < kGroupColumns) keep_subtiles<kBlock, kColumn + kSubtileColumns, kNext>();
+  }
+
+  // Four threads have a row's columns of a group.
+  template <int kBlock, int kColumn>
+  __device__ __forceinline__ void reduce_group(const Tile& tile) {
+#pragma unroll
+    for (int v = 0; v < kPartials; ++v) group_values[0][v] = group_values[1][v] = neutral(v);
+    keep_subtiles<kBlock, kColumn, 0>();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) {
+        float& value = group_values[half][v];
+        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 1));
+        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 2));
+      }
+//@if kScales > 0
+      const int row = tile.row + kBlock * 64 + thread / 32 * 16 + half * 8 + lane / 4;
+      const int column = tile.column + kColumn;
+      if (lane % 4 == 0 && row < p.m && column < p.n) write_group(p, tile.batch, row, column / kGroupColumns, group_values[half]);
+//@endif
+    }
+  }
+
+  // 16 columns of the tensor, of groups that are reduced.
   template <int kBlock, int kColumn>
   __device__ __forceinline__ void run_chain(unsigned slot_address) {
+    float made[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const Sum& kept = sums[kBlock][kColumn / 2 + i / 4 * 4 + i / 2 % 2 * 2 + i % 2];
+      made[i] = host_element(p, kept_value(kept), group_values[i / 2 % 2]);
+    }
+    store_result(made, slot_address + kResultAt, kColumn % kSubtileColumns);
+  }
+
+  // The chain of 16 columns of a warp's 16 rows of a sub-tile, up to what groups are reduced from.
+  template <int kBlock, int kColumn>
+  __device__ __forceinline__ void compute(unsigned slot_address, float (&made)[8], float (&reduced)[kPartials][8]) const {
+//@else
+  // 16 columns of a warp's 16 rows of a sub-tile.
+  template <int kBlock, int kColumn>
+  __device__ __forceinline__ void run_chain(/*@if kPartials > 0*/const Tile& tile, /*@endif*/unsigned slot_address) {
+//@endif
     constexpr int kOfSubtile = kColumn % kSubtileColumns;
     constexpr int kInputs = kTileInputs > 0 ? kTileInputs : 1;
     float inputs[kInputs][8];
@@ -315,9 +483,25 @@ struct Multiplier {
     }
     const auto product_of = [&](int i, int pair, int e) { return sums[kBlock][i * (kResultN / 2) + kColumn / 2 + pair * 2 + e]; };
     const auto column_of = [&](int v, int row) { return column_values[v][kBlock][row]; };
+//@if kGroupColumns > 0
+    host_pairs(p, product_of, inputs, in_row, column_of, made, reduced);
+//@else
     float made[8];
+//@if kPartials > 0
+    float reduced[kPartials][8];
+    host_pairs(p, product_of, inputs, in_row, column_of, made, reduced);
+    store_result(made, slot_address + kResultAt, kOfSubtile);
+//@if kRowPartials > 0
+    reduce_rows<kColumn>(tile, reduced);
+//@endif
+//@if kColumnPartials > 0
+    reduce_columns<kBlock, kOfSubtile>(tile, reduced);
+//@endif
+//@else
     host_pairs(p, product_of, inputs, in_row, column_of, made);
     store_result(made, slot_address + kResultAt, kOfSubtile);
+//@endif
+//@endif
   }
 
   template <int kSubtile>
@@ -326,10 +510,25 @@ struct Multiplier {
     constexpr int kColumn = kSubtile % (kResultN / kSubtileColumns) * kSubtileColumns;
     const unsigned address = slots + slot.at * kSlotBytes;
     if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, slot.at), slot.parity);
+//@if kRowPartials > 0
+    if constexpr (kColumn == 0) begin_rows();
+//@endif
+//@if kGroupColumns > 0
+    if constexpr (kColumn % kGroupColumns == 0) reduce_group<kBlock, kColumn>(tile);
     run_chain<kBlock, kColumn>(address);
     run_chain<kBlock, kColumn + 16>(address);
+//@else
+    run_chain<kBlock, kColumn>(/*@if kPartials > 0*/tile, /*@endif*/address);
+    run_chain<kBlock, kColumn + 16>(/*@if kPartials > 0*/tile, /*@endif*/address);
+//@endif
+//@if kRowPartials > 0
+    if constexpr (kColumn + kSubtileColumns == kResultN) write_rows<kBlock>(tile);
+//@endif
     show_to_copies();
     meet(group);
+//@if kColumnPartials > 0
+    write_columns<kBlock, kColumn>(tile);
+//@endif
     if (thread == 0) {
       store_box(p.result, tile.column + kColumn, tile.row + kBlock * 64, tile.batch, address + kResultAt);
 //@if kTileInputs > 0

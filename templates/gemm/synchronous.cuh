@@ -38,12 +38,6 @@ __device__ __forceinline__ void load_matrices_transposed(unsigned (&words)[4], u
                : "memory");
 }
 
-__device__ __forceinline__ float load_number(unsigned address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-
 __device__ __forceinline__ void store_word(unsigned address, unsigned word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }

@@ -14,10 +14,9 @@ namespace epifuse::test {
 
 inline std::string source_of(const GemmProblem& problem) { return problem.source(codegen::Compilers::both); }
 
-/// What went wrong, or nothing. `late`: asynchronous work is done as late as it may be, else as early.
-inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& text, bool late) {
-  problem.reset();
-  const plan::GemmPlan& plan = problem.plan();
+/// Launches a plan. What went wrong, or nothing. `late`: asynchronous work is done as late as it may be, else as early.
+inline std::optional<std::string> run_plan(const ir::Program& chain, const plan::GemmPlan& plan,
+                                           const CompiledText& text, bool late) {
   std::vector<codegen::EncodedMap> maps;
   for (const plan::GemmMap& map : plan.maps) {
     shim::HostMap host{static_cast<const unsigned char*>(map.data), {},          {}, {}, map.swizzle,
@@ -27,12 +26,18 @@ inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& 
     maps.emplace_back();
     std::memcpy(maps.back().data(), &host, sizeof host);
   }
-  const std::vector<std::byte> params = codegen::pack_gemm(problem.program(), plan, maps, {});
-  const auto wrong = text.run({.blocks = static_cast<unsigned>(plan.blocks),
-                               .threads = static_cast<unsigned>(plan.gemm_class.threads()),
-                               .cluster = static_cast<unsigned>(plan.gemm_class.cluster()),
-                               .late = late},
-                              params);
+  const std::vector<std::byte> params = codegen::pack_gemm(chain, plan, maps, {});
+  return text.run({.blocks = static_cast<unsigned>(plan.blocks),
+                   .threads = static_cast<unsigned>(plan.gemm_class.threads()),
+                   .cluster = static_cast<unsigned>(plan.gemm_class.cluster()),
+                   .late = late},
+                  params);
+}
+
+/// The same, and whether the result is right.
+inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& text, bool late) {
+  problem.reset();
+  const auto wrong = run_plan(problem.program(), problem.plan(), text, late);
   return wrong ? wrong : problem.judge();
 }
 

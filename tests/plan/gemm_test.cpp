@@ -305,7 +305,7 @@ TEST(GemmTime, DecidesWhetherTheyAreOneKernel) {
                         DType factor = kBf16) {
     const Product work{
         .chain = chain, .left = {rows, depth}, .right = {columns, depth}, .factor = factor, .shape = {rows, columns}};
-    return estimate(work.plan(), Epilogue::parse(chain).program(), 0, Machine(90));
+    return estimate(work.plan(), Epilogue::parse(chain).program(), 0, 0, Machine(90));
   };
   const auto is_one = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
     const ProductTimes found = times(rows, columns, depth, "relu(x)");
@@ -334,7 +334,7 @@ TEST(WarpTime, DecidesWhetherTheyAreOneKernel) {
                  .right = {columns, depth},
                  .shape = {rows, columns},
                  .architecture = architecture};
-    return estimate(work.plan(), Epilogue::parse("relu(x)").program(), 0, Machine(architecture));
+    return estimate(work.plan(), Epilogue::parse("relu(x)").program(), 0, 0, Machine(architecture));
   };
   for (const int architecture : {80, 86, 89, 120}) {
     const ProductTimes large = times(architecture, 8192, 4096, 4096);

@@ -9,6 +9,7 @@
 // barrier with too many arrivals, sums that are used too soon, and waits that nothing ends are reported.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <set>
@@ -314,15 +315,18 @@ inline thread_local Asynchronous asynchronous;
 
 /// Addresses of the rows of matrices that a warp loads together: the eight of a matrix stand in different banks, 16
 /// bytes in each four of them.
-inline thread_local unsigned rows_of_matrices[kWarp][kWarp];  // by warp and lane
-inline void tell_rows(unsigned address) { rows_of_matrices[cluster.thread() / kWarp][cluster.lane()] = address; }
+inline thread_local std::map<unsigned, std::array<unsigned, kWarp>>
+    rows_of_matrices;  // by warp of the cluster, and lane
+inline std::array<unsigned, kWarp>& rows_of_own_warp() {
+  return rows_of_matrices[cluster.rank() * kWarp + cluster.thread() / kWarp];
+}
+inline void tell_rows(unsigned address) { rows_of_own_warp()[cluster.lane()] = address; }
 /// When all lanes have told theirs, and before any tells its next.
 inline void check_banks() {
   if (cluster.lane() != 0) return;
   for (unsigned matrix = 0; matrix < 4; ++matrix) {
     unsigned seen = 0;
-    for (unsigned row = 0; row < 8; ++row)
-      seen |= 1u << (rows_of_matrices[cluster.thread() / kWarp][matrix * 8 + row] / 16 % 8);
+    for (unsigned row = 0; row < 8; ++row) seen |= 1u << (rows_of_own_warp()[matrix * 8 + row] / 16 % 8);
     if (seen != 0xff) cluster.fail("two rows of a matrix that a warp loads stand in the same banks");
   }
 }
@@ -389,6 +393,11 @@ inline void store_matrices(unsigned address, const unsigned (&words)[4]) {
     std::memcpy(asynchronous.at(row), &words[i], 4);
     asynchronous.mark(row);
   }
+}
+inline float load_number(unsigned address) {
+  float value;
+  std::memcpy(&value, epifuse::shim::asynchronous.at(address), 4);
+  return value;
 }
 inline void store_number(unsigned address, float value) {
   std::memcpy(epifuse::shim::asynchronous.at(address), &value, 4);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -107,11 +108,18 @@ inline GemmExtents drawn_extents(std::mt19937& random, int number, DType factor,
   return shape;
 }
 
+/// What a product's kernel reduces: a function of the chain's value.
+struct GemmReduced {
+  plan::GemmReduction how;
+  double (*of)(double value);
+};
+
 struct GemmChain {
   const char* text;
   std::vector<Dims> operands;  ///< 0 for the extent of the result
   double (*value)(double x, double y, const double* operands);
-  bool is_gated = false;  ///< y is another product of the same left factor
+  bool is_gated = false;                  ///< y is another product of the same left factor
+  std::vector<GemmReduced> reduced = {};  ///< a result of the chain each, behind the first
 };
 /// Chains of a product `x`, and of another one `y`.
 inline const std::vector<GemmChain>& gemm_chains() {
@@ -130,6 +138,40 @@ inline const std::vector<GemmChain>& gemm_chains() {
        {{1, 1, 0}, {1, 0, 1}, {0, 0, 0}},
        [](double x, double y, const double* o) { return (x + o[0]) * y * o[1] + o[2]; },
        true},
+  };
+  return all;
+}
+
+/// Chains of which the kernel leaves partial results.
+inline const std::vector<GemmChain>& reducing_gemm_chains() {
+  using enum plan::GemmScope;
+  static constexpr auto same = [](double v) { return v; };
+  static constexpr auto square = [](double v) { return v * v; };
+  static constexpr auto magnitude = [](double v) { return std::fabs(v); };
+  static const std::vector<GemmChain> all = {
+      {"return x, square(x)",
+       {},
+       [](double x, double, const double*) { return x; },
+       false,
+       {{{ir::Op::sum, row}, square}}},
+      {"y = x * 0.5 + r; return y, y, abs(y)",
+       {{0, 0, 0}},
+       [](double x, double, const double* o) { return x * 0.5 + o[0]; },
+       false,
+       {{{ir::Op::sum, column}, same}, {{ir::Op::amax, row}, magnitude}}},
+      {"z = exp(x * 0.0625 + b) * c; return z, z, z, square(z), z",
+       {{1, 1, 0}, {1, 0, 1}},
+       [](double x, double, const double* o) { return std::exp(x * 0.0625 + o[0]) * o[1]; },
+       false,
+       {{{ir::Op::amin, row}, same},
+        {{ir::Op::amax, column}, same},
+        {{ir::Op::sum, row}, square},
+        {{ir::Op::sum, column}, same}}},
+      {"z = relu(x) * y; return z, z",
+       {},
+       [](double x, double y, const double*) { return std::fmax(x, 0) * y; },
+       true,
+       {{{ir::Op::sum, column}, same}}},
   };
   return all;
 }
@@ -158,8 +200,12 @@ class GemmProblem {
     before_ = result_.memory;
     const std::vector<std::string_view> products = {"x", "y"};
     const Views views = views_at(addresses());
+    plan::GemmReductions reductions;
+    for (const GemmReduced& reduced : chain.reduced) reductions.push_back(reduced.how);
     plan_ = plan::plan_gemm(tail_.program(), std::span(products).first(views.rights.size()), views.left, views.rights,
-                            views.output, views.inputs, machine);
+                            views.output, views.inputs, machine, {reductions, nullptr, {}});
+    partials_.resize(static_cast<std::size_t>(plan_.partial_bytes()) / sizeof(float));
+    plan_.workspace = reinterpret_cast<std::byte*>(partials_.data());
     expected_ = expected();
   }
 
@@ -185,7 +231,10 @@ class GemmProblem {
   }
   /// The result's own memory, where a launch of plan() writes.
   std::vector<std::byte>& result() { return result_.memory; }
-  void reset() { result_.memory = before_; }
+  void reset() {
+    result_.memory = before_;
+    std::ranges::fill(partials_, std::numeric_limits<float>::quiet_NaN());
+  }
 
   /// What is wrong with result(), or nothing.
   std::optional<std::string> judge() const {
@@ -206,10 +255,49 @@ class GemmProblem {
     for (std::size_t i = 0; i < before_.size(); ++i) {
       if (!is_element[i] && result_.memory[i] != before_[i]) return "memory between the rows of the result was written";
     }
+    for (std::size_t i = 0; i < chain_.reduced.size(); ++i) {
+      if (const auto wrong = judge_partials(i)) return wrong;
+    }
     return std::nullopt;
   }
 
  private:
+  // All partial results of a row or a column together, against those of all its elements.
+  std::optional<std::string> judge_partials(std::size_t number) const {
+    const auto& [how, of] = chain_.reduced[number];
+    const bool is_row = how.scope == plan::GemmScope::row;
+    const plan::GemmPartials& partials = plan_.partials[number];
+    const float* const first = partials_.data() + static_cast<std::size_t>(plan_.partials_at(number)) / sizeof(float);
+    const std::int64_t rows = shape_.batches * shape_.rows;
+    if (partials.extent != (is_row ? rows : shape_.columns)) return "partial results of another extent";
+    const auto combined = [&](double a, double b) {
+      if (how.op == ir::Op::sum) return a + b;
+      return how.op == ir::Op::amax ? std::fmax(a, b) : std::fmin(a, b);
+    };
+    const auto combined_of = [&](std::int64_t count, const auto& value) {
+      double made = value(0);
+      for (std::int64_t i = 1; i < count; ++i) made = combined(made, value(i));
+      return made;
+    };
+    for (std::int64_t at = 0; at < partials.extent; ++at) {
+      double magnitude = 0;
+      const double want = combined_of(is_row ? shape_.columns : rows, [&](std::int64_t i) {
+        const double value =
+            of(values_[static_cast<std::size_t>(is_row ? at * shape_.columns + i : i * shape_.columns + at)]);
+        magnitude += std::fabs(value);
+        return value;
+      });
+      for (std::int64_t i = 0; i < partials.count; ++i) {
+        if (std::isnan(first[i * partials.extent + at]))
+          return fmt::format("partial result {} of {} is missing", i, at);
+      }
+      const double got = combined_of(partials.count, [&](std::int64_t i) { return first[i * partials.extent + at]; });
+      if (std::abs(got - want) <= magnitude * 0x1p-18 + 1e-4) continue;
+      return fmt::format("reduction {} of {} {} is {}, expected {}", number, is_row ? "row" : "column", at, got, want);
+    }
+    return std::nullopt;
+  }
+
   struct Views {
     TensorView left;
     std::vector<TensorView> rights, inputs;
@@ -240,7 +328,7 @@ class GemmProblem {
     return views;
   }
   // By element of the result: sums in f64, the chain's value, and what the result's type makes of it.
-  std::vector<double> expected() const {
+  std::vector<double> expected() {
     const std::vector<double> left = left_.values();
     const std::vector<double> right = right_.values();
     const std::vector<double> other = other_.values();
@@ -258,6 +346,7 @@ class GemmProblem {
           for (std::size_t i = 0; i < operands_.size(); ++i) operands[i] = operands_[i].value(b, r, c);
           const double y = chain_.is_gated ? sum(other, row, column) : 0;
           const double value = chain_.value(sum(right, row, column), y, operands);
+          values_.push_back(value);
           all.push_back(static_cast<double>(stored(result_.type, value)));
         }
       }
@@ -272,6 +361,8 @@ class GemmProblem {
   std::vector<GemmMatrix> operands_;
   std::vector<std::byte> before_;
   std::vector<double> expected_;  // computed once: a problem is run several times
+  std::vector<double> values_;    // before they are stored
+  std::vector<float> partials_;   // what the kernel leaves
   Epilogue tail_;
   plan::GemmPlan plan_;
 };

@@ -95,11 +95,6 @@ inline void load_matrices_transposed(unsigned (&words)[4], unsigned address) {
     words[i] = numbers[0] | static_cast<unsigned>(numbers[1]) << 16;
   }
 }
-inline float load_number(unsigned address) {
-  float value;
-  std::memcpy(&value, epifuse::shim::asynchronous.at(address), 4);
-  return value;
-}
 inline void store_word(unsigned address, unsigned word) {
   std::memcpy(epifuse::shim::asynchronous.at(address), &word, 4);
 }

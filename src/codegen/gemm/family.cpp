@@ -12,6 +12,13 @@ void Family::add_operands(std::string& settings) const {
   add(settings, "int", "kTileInputs", made_.count(GemmRole::tile), "operands with a value for each element");
   add(settings, "int", "kRowVectors", made_.count(GemmRole::row), "operands with a value for each column");
   add(settings, "int", "kColumnVectors", made_.count(GemmRole::column), "operands with a value for each row");
+  add(settings, "int", "kRowPartials", made_.count(plan::GemmScope::row), "values that rows of a tile are reduced to");
+  add(settings, "int", "kColumnPartials", made_.count(plan::GemmScope::column),
+      "values that columns of 64 rows are reduced to");
+  add(settings, "int", "kGroupColumns", made_.group_columns(), "that the chain goes on with when they are reduced");
+  add(settings, "int", "kScales", made_.groups ? made_.groups->results.size() : 0,
+      "results with a value for each group");
+  add(settings, "int", "kPartials", made_.reductions.size(), "values that are reduced");
   add(settings, "int", "kFactorBytes", size_of(made_.factor), "of a number of a factor");
 }
 

@@ -32,6 +32,7 @@ class GemmEmitter {
         made_(plan.gemm_class),
         family_(family_of(plan.gemm_class)),
         input_kinds_(plan.input_kinds),
+        groups_(plan.groups.get()),
         chain_(program, made_.chain, input_kinds_, prelude_) {}
 
   std::string emit(const std::string& name) {
@@ -39,7 +40,13 @@ class GemmEmitter {
     prelude_.require(storage_type(made_.result));
     prelude_.require(storage_type(made_.factor));
     for (const GemmOperand& operand : made_.operands) prelude_.require(storage_type(operand.dtype));
-    const std::string chain = write_chain(program_, made_.chain, input_kinds_, chain_);
+    for (const plan::GemmReduction& reduction : made_.reductions) {
+      if (reduction.op == ir::Op::amax) prelude_.require("maximum");
+      if (reduction.op == ir::Op::amin) prelude_.require("minimum");
+      if (reduction.op != ir::Op::sum) prelude_.require("bits");
+    }
+    std::string chain = write_chain(program_, made_.chain, input_kinds_, chain_);
+    if (groups_ != nullptr) chain += write_groups();
     std::string out = header() + family_->settings() + "typedef float Real;  // what the chain computes in\n\n";
     out += prelude_.take();
     out += fmt::format("typedef {} Sum;  // of products\n\n", is_integer() ? "int" : "float");
@@ -73,12 +80,14 @@ class GemmEmitter {
     std::string out =
         "// A vector of the chain: strides in elements.\nstruct Vector {\n  const void* data;\n"
         "  long long batch_stride, stride;\n};\n\n" +
-        family_->tensor() + "// The kernel's parameter.\nstruct Params {\n";
+        partials() + scales_type() + family_->tensor() + "// The kernel's parameter.\nstruct Params {\n";
     const std::string_view tensor = family_->tensor_name();
     out += fmt::format("  {} left, right[kProducts], result;\n", tensor);
     if (count(GemmRole::tile) > 0) out += fmt::format("  {} inputs[kTileInputs];\n", tensor);
     if (count(GemmRole::row) > 0) out += "  Vector row_vectors[kRowVectors];\n";
     if (count(GemmRole::column) > 0) out += "  Vector column_vectors[kColumnVectors];\n";
+    if (has_partials()) out += "  Partials partials[kPartials];\n";
+    for (std::size_t i = 0; i < scales().size(); ++i) out += fmt::format("  Scales scales{};\n", i);
     out += family_->numbers();
     for (std::size_t i = 0; i < program_.scalars().size(); ++i)
       out += fmt::format("  Real {};\n", scalar_name(program_, i));
@@ -100,17 +109,135 @@ class GemmEmitter {
       arguments.push_back(input_kinds_[i] == ir::Kind::truth ? fmt::format("{} != 0.0f", value) : value);
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
+    out += reductions();
+    return out + chain_of_element(std::move(arguments)) + host_of_groups();
+  }
+
+  // Calls the chain with operands by their role. What is reduced comes behind the tensor's element, that of rows first.
+  std::string chain_of_element(std::vector<std::string> arguments) const {
+    const auto& results = program_.results();
+    const auto type = [&](std::size_t result) { return type_of(program_.kind(results[result].value, input_kinds_)); };
+    std::string variables = fmt::format("  {} made;\n", type(0));
+    std::string reduced;
     arguments.emplace_back("made");
-    out += fmt::format(
+    for (std::size_t i = 0; i < made_.reductions.size(); ++i) {
+      variables += fmt::format("  {} value{};\n", type(1 + i), i);
+      arguments.push_back(fmt::format("value{}", i));
+      reduced += fmt::format("  reduced[{}] = static_cast<float>(value{});\n", made_.number_of(i), i);
+    }
+    return fmt::format(
         "// The chain for one element of the result: operands by their role.\ntemplate <int kP, int kT, int kR, int "
         "kC>\n"
         "__device__ __forceinline__ float host_chain(const Params&{}, const float (&product)[kP], const float "
         "(&in_tile)[kT],\n                                            const float (&in_row)[kR], const float "
-        "(&in_column)[kC]) {{\n"
-        "  {} made;\n  chain({});\n  return static_cast<float>(made);\n}}\n\n",
-        program_.scalars().empty() ? "" : " p", type_of(program_.kind(program_.results()[0].value, input_kinds_)),
-        fmt::join(arguments, ", "));
-    return out;
+        "(&in_column)[kC]{}) {{\n"
+        "{}  chain({});\n{}  return static_cast<float>(made);\n}}\n\n",
+        program_.scalars().empty() ? "" : " p", reduced.empty() ? "" : ", float (&reduced)[kPartials]", variables,
+        fmt::join(arguments, ", "), reduced);
+  }
+
+  bool has_partials() const { return !made_.reductions.empty() && groups_ == nullptr; }
+  // Types of the results that have a value for each group.
+  std::span<const DType> scales() const {
+    if (groups_ == nullptr) return {};
+    return {made_.groups->results.data(), made_.groups->results.size()};
+  }
+
+  // The chains behind the groups: of the kept value and of what its group is reduced to, and of the latter alone.
+  std::string write_groups() {
+    std::string out = "// The element of the tensor, when its group of columns is reduced.\n" +
+                      write_second(groups_->elements, made_.groups->elements, true, "element_of_group");
+    if (scales().empty()) return out;
+    for (const DType type : scales()) prelude_.require(storage_type(type));
+    return out + "// What a group of columns has for all of its elements.\n" +
+           write_second(groups_->scales, made_.groups->scales, false, "values_of_group");
+  }
+  std::string write_second(const ir::Program& chain, const plan::KernelClass& kernel, bool returns_result,
+                           std::string_view name) {
+    const std::vector<ir::Kind> kinds(chain.inputs().size(), ir::Kind::real);
+    ChainWriter writer(chain, kernel, kinds, prelude_);
+    return write_chain(chain, kernel, kinds, writer, returns_result, name);
+  }
+
+  // How the skeleton calls them. `groups` is what a row's group was reduced to.
+  std::string host_of_groups() const {
+    if (groups_ == nullptr) return {};
+    std::string out = fmt::format(
+        "// The element whose kept value and group these are.\n"
+        "__device__ __forceinline__ float host_element(const Params&{}, float kept, const float (&groups)[kPartials]) "
+        "{{\n  return static_cast<float>(element_of_group({}));\n}}\n\n",
+        groups_->elements.scalars().empty() ? "" : " p",
+        fmt::join(arguments_of(groups_->elements, made_.groups->elements, true), ", "));
+    if (scales().empty()) return out;
+    std::vector<std::string> arguments = arguments_of(groups_->scales, made_.groups->scales, false);
+    const std::vector<ir::Kind> kinds(groups_->scales.inputs().size(), ir::Kind::real);
+    std::string variables, stores;
+    for (std::size_t i = 0; i < scales().size(); ++i) {
+      variables +=
+          fmt::format("  {} value{};\n", type_of(groups_->scales.kind(groups_->scales.results()[i].value, kinds)), i);
+      arguments.push_back(fmt::format("value{}", i));
+      stores += fmt::format(
+          "  static_cast<{0}*>(p.scales{1}.data)[batch * p.scales{1}.batch_stride + row * p.scales{1}.row_stride + "
+          "group * p.scales{1}.group_stride] = from_real<{0}>(value{1});\n",
+          storage_type(scales()[i]), i);
+    }
+    return out +
+           fmt::format(
+               "// Writes what a group of columns of a row has for all of its elements.\n"
+               "__device__ __forceinline__ void write_group(const Params& p, int batch, int row, int group, const "
+               "float (&groups)[kPartials]) {{\n{}  values_of_group({});\n{}}}\n\n",
+               variables, fmt::join(arguments, ", "), stores);
+  }
+  static std::vector<std::string> arguments_of(const ir::Program& chain, const plan::KernelClass& kernel,
+                                               bool has_kept) {
+    std::vector<std::string> arguments;
+    for (std::size_t i = 0; i < chain.inputs().size(); ++i) {
+      if (kernel.inputs[i].access == plan::Access::unused) continue;
+      arguments.push_back(has_kept && i == 0 ? std::string("kept") : fmt::format("groups[{}]", i - (has_kept ? 1 : 0)));
+    }
+    for (std::size_t i = 0; i < chain.scalars().size(); ++i) arguments.push_back("p." + scalar_name(chain, i));
+    return arguments;
+  }
+
+  // Members of Params and their types.
+  std::string scales_type() const {
+    if (scales().empty()) return {};
+    return "// A result with a value for each group of columns: strides in elements.\nstruct Scales {\n  void* data;\n"
+           "  long long batch_stride, row_stride, group_stride;\n};\n\n";
+  }
+  std::string partials() const {
+    if (!has_partials()) return {};
+    return "// Partial results of a reduction, of so many values beside each other.\nstruct Partials {\n  float* "
+           "data;\n"
+           "  long long extent;\n};\n\n";
+  }
+
+  // How partial results are combined, and what they begin with: reductions by their number.
+  std::string reductions() const {
+    if (made_.reductions.empty()) return {};
+    std::string combined, neutral;
+    for (std::size_t i = 0; i < made_.reductions.size(); ++i) {
+      const auto [how, first] = combining(made_.reductions[i].op);
+      combined += fmt::format("  if (v == {}) return {};\n", made_.number_of(i), how);
+      neutral += fmt::format("  if (v == {}) return {};\n", made_.number_of(i), first);
+    }
+    return fmt::format(
+        "// Two partial results of reduction v as one.\n"
+        "__device__ __forceinline__ float combined(int v, float a, float b) {{\n{}  return a;\n}}\n\n"
+        "// The partial result of no elements.\n"
+        "__device__ __forceinline__ float neutral(int v) {{\n{}  return 0.0f;\n}}\n\n",
+        combined, neutral);
+  }
+
+  static std::pair<std::string_view, std::string_view> combining(ir::Op op) {
+    switch (op) {
+      case ir::Op::amax:
+        return {"ops::maximum(a, b)", "detail::from_bits(0xff800000u)"};
+      case ir::Op::amin:
+        return {"ops::minimum(a, b)", "detail::from_bits(0x7f800000u)"};
+      default:
+        return {"a + b", "0.0f"};
+    }
   }
 
   std::string vectors(std::string_view function, std::string_view member, GemmRole role, std::string_view index) const {
@@ -194,6 +321,7 @@ class GemmEmitter {
   const GemmClass& made_;
   std::unique_ptr<const Family> family_;
   const std::vector<ir::Kind>& input_kinds_;
+  const plan::GemmGroups* const groups_;
   Prelude prelude_;
   ChainWriter chain_;
 };
@@ -239,6 +367,19 @@ std::vector<std::byte> pack_gemm(const ir::Program& program, const plan::GemmPla
       add(vector.data);
       add(vector.batch_stride);
       add(vector.stride);
+    }
+  }
+  for (const plan::GemmScales& scales : plan.scales) {
+    add(scales.data);
+    add(scales.batch_stride);
+    add(scales.row_stride);
+    add(scales.group_stride);
+  }
+  for (const plan::GemmScope scope : {plan::GemmScope::row, plan::GemmScope::column}) {
+    for (std::size_t i = 0; i < plan.partials.size(); ++i) {
+      if (plan.gemm_class.reductions[i].scope != scope) continue;
+      add(plan.workspace == nullptr ? nullptr : plan.workspace + plan.partials_at(i));
+      add(plan.partials[i].extent);
     }
   }
   for (const std::int64_t number : numbers_of(plan)) add(static_cast<std::int32_t>(number));

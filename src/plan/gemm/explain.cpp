@@ -70,11 +70,11 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
   const GemmPlan& plan = inside.plan;
   PlanSummary summary = chain;
   summary.schedule = "gemm";
-  summary.why = fmt::format("the chain runs in the kernel of {}", inside.split.products[0].text);
+  summary.why = fmt::format("the chain runs in the kernel of {}", inside.hosted.split.products[0].text);
   summary.threads = plan.gemm_class.threads();
   summary.blocks = static_cast<std::uint64_t>(plan.blocks);
   summary.kernel_class = name_of(plan.gemm_class);
-  summary.product = to_text(plan, inside.times, inside.split.chain, machine);
+  summary.product = to_text(plan, inside.times, inside.chain(), machine);
   summary.workspace_bytes = 0;
   const auto bytes = [&](std::int64_t rows) {
     return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);
@@ -82,8 +82,8 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
   // The product itself stays in registers.
   const std::int64_t columns = plan.columns * plan.gemm_class.count(GemmRole::product);
   summary.bytes_read += bytes(plan.rows) + bytes(columns);
-  for (std::size_t i = 0; i < inside.split.reads.size(); ++i) {
-    if (inside.split.reads[i].is_product) summary.bytes_read -= chain.operands[i].bytes;
+  for (std::size_t i = 0; i < inside.hosted.split.reads.size(); ++i) {
+    if (inside.hosted.split.reads[i].is_product) summary.bytes_read -= chain.operands[i].bytes;
   }
   return summary;
 }

@@ -93,8 +93,20 @@ bool is_same(const TensorView& a, const TensorView& b) {
   return a.data == b.data && a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides;
 }
 
+GemmScales scales_at(const OutputView& scales) {
+  const Spread steps = spread(scales);
+  return {scales.writable(), steps.batch, steps.row, steps.column};
+}
+
 void check_memory(const GemmClass& made, const TensorView& left, std::span<const TensorView> right,
-                  const OutputView& output, std::span<const TensorView> inputs, const ir::Program& program) {
+                  const OutputView& output, std::span<const TensorView> inputs, const ir::Program& program,
+                  std::span<const OutputView> scales) {
+  for (const OutputView& scale : scales) {
+    const auto is_under_scale = [&](const TensorView& other) { return is_overlapped(scale, other); };
+    if (is_under_scale(left) || is_under_scale(output) || std::ranges::any_of(right, is_under_scale) ||
+        std::ranges::any_of(inputs, is_under_scale))
+      fail(invalid_argument, "a result with a value for each group of columns overlaps another tensor of the launch");
+  }
   const auto is_under = [&](const TensorView& factor) { return is_overlapped(output, factor); };
   if (is_under(left) || std::ranges::any_of(right, is_under))
     fail(invalid_argument, "the result overlaps a factor of the product, of which other elements are still to be read");
@@ -110,13 +122,14 @@ class GemmPlanner {
  public:
   GemmPlanner(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
               std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
-              const Machine& machine)
+              const Machine& machine, const GemmHost& host)
       : program_(program),
         left_(left),
         right_(right),
         output_(output),
         inputs_(inputs.begin(), inputs.end()),
-        machine_(machine) {
+        machine_(machine),
+        host_(host) {
     if (machine.tensor_cores == TensorCores::other)
       fail(
           unsupported,
@@ -151,15 +164,20 @@ class GemmPlanner {
            "product and the chain apart",
            made.left_transposed ? "left" : "right", to_string(made.factor));
     for (const std::size_t product : products_) inputs_[product] = TensorView(nullptr, DType::f32, output_.shape);
-    const Plan alone = make_plan(program_, std::span(&output_, 1), inputs_, Views::abstract, machine_);
+    std::vector<OutputView> outputs(1 + host_.reductions.size(), OutputView(nullptr, DType::f32, output_.shape));
+    if (host_.groups == nullptr) outputs[0] = output_;
+    const Plan alone = make_plan(program_, outputs, inputs_, Views::abstract, machine_);
     made.chain = alone.kernel_class;
     plan.input_kinds = alone.space.input_kinds();
     if (made.chain.f64)
       fail(unsupported, "the chain computes in f64; a product that hosts a chain computes in f32. Run the two apart");
+    made.reductions = host_.reductions;
+    if (host_.groups != nullptr) add_groups(plan);
     place_operands(plan);
-    check_memory(made, left_, right_, output_, inputs_, program_);
+    check_memory(made, left_, right_, output_, inputs_, program_, host_.scales);
     choose_tile(plan);
     make_maps(plan);
+    make_partials(plan);
     return plan;
   }
 
@@ -174,8 +192,14 @@ class GemmPlanner {
     }
     if (inputs_.size() != names.size())
       fail(invalid_argument, "the chain has {} operands, found {}", names.size(), inputs_.size());
-    if (program_.results().size() != 1)
-      fail(unsupported, "the chain has {} results; a product hosts a chain of one", program_.results().size());
+    if (program_.results().size() != 1 + host_.reductions.size())
+      fail(unsupported, "the chain has {} results for elements; a product hosts a chain of one",
+           program_.results().size());
+    if (!host_.reductions.empty() && machine_.tensor_cores != TensorCores::warp_groups)
+      fail(unsupported,
+           "the chain has reductions, of which kernels of sm_90 keep partial results; this is sm_{}. Run the product "
+           "and the chain apart",
+           machine_.architecture);
     if (program_.has_shaping() || program_.has_views() || !program_.bounds().empty())
       fail(unsupported,
            "a product hosts chains of element by element operations; this one has reductions, views or random "
@@ -225,6 +249,30 @@ class GemmPlanner {
     if (std::max({rows_, columns_, depth_, batches_}) > (1 << 30))
       fail(unsupported, "the product of {} and {} has an extent above 2^30", to_string(left_.shape),
            to_string(right_[0].shape));
+  }
+
+  // The chains behind the groups' reductions are planned as kernels of their own, whose operands are f32.
+  void add_groups(GemmPlan& plan) const {
+    const GemmGroups& groups = *host_.groups;
+    GemmGroupClass made{.columns = groups.columns, .elements = {}, .scales = {}, .chains = {}, .results = {}};
+    const auto planned = [&](const ir::Program& chain, std::span<const OutputView> outputs) {
+      const std::vector<TensorView> inputs(chain.inputs().size(), TensorView(nullptr, DType::f32, outputs[0].shape));
+      const ir::Fingerprint& fingerprint = chain.code_fingerprint();
+      made.chains.push_back(fingerprint.low);
+      made.chains.push_back(fingerprint.high);
+      return make_plan(chain, outputs, inputs, Views::abstract, machine_).kernel_class;
+    };
+    const OutputView tensor(nullptr, output_.dtype, output_.shape);
+    made.elements = planned(groups.elements, std::span(&tensor, 1));
+    std::vector<OutputView> scales;
+    for (const OutputView& scale : host_.scales) {
+      made.results.push_back(scale.dtype);
+      scales.emplace_back(nullptr, scale.dtype, scale.shape);
+      plan.scales.push_back(scales_at(scale));
+    }
+    if (!scales.empty()) made.scales = planned(groups.scales, scales);
+    plan.gemm_class.groups = made;
+    plan.groups = host_.groups;
   }
 
   void place_operands(GemmPlan& plan) {
@@ -297,11 +345,23 @@ class GemmPlanner {
     }
   }
 
+  void make_partials(GemmPlan& plan) const {
+    for (const GemmReduction& reduction : host_.reductions) {
+      if (reduction.scope == GemmScope::group) continue;
+      if (reduction.scope == GemmScope::row) {
+        plan.partials.push_back({plan.tile_columns, batches_ * rows_});
+      } else {
+        plan.partials.push_back({batches_ * divide_up(rows_, kReducedRows), columns_});
+      }
+    }
+  }
+
   static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor, const GemmClass& made) {
     return map_of(name, tensor, false, {made.subtile_columns(), 64, 1},
                   made.subtile_columns() * static_cast<int>(size_of(tensor.dtype)));
   }
 
+  static constexpr std::int64_t kReducedRows = 64;  // of a column: those that a warp group has at a time
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 
   const ir::Program& program_;
@@ -310,15 +370,25 @@ class GemmPlanner {
   const OutputView& output_;
   std::vector<TensorView> inputs_;
   const Machine& machine_;
+  const GemmHost& host_;
   base::InlineVector<std::size_t, kMostProducts> products_;  // positions among the chain's operands
   std::int64_t batches_ = 0, rows_ = 0, columns_ = 0, depth_ = 0;
 };
 
 }  // namespace
 
+std::int64_t GemmPlan::partials_at(std::size_t reduction) const {
+  constexpr std::int64_t kBoundary = 256;  // bytes
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < reduction; ++i) at += divide_up(partials[i].bytes(), kBoundary) * kBoundary;
+  return at;
+}
+
 void GemmPlan::move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
-                       std::span<const TensorView> inputs, const ir::Program& program) {
-  check_memory(gemm_class, left, right, output, inputs, program);
+                       std::span<const TensorView> inputs, const ir::Program& program,
+                       std::span<const OutputView> moved_scales) {
+  check_memory(gemm_class, left, right, output, inputs, program, moved_scales);
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = scales_at(moved_scales[i]);
   maps[0].data = left.data;
   for (std::size_t i = 0; i < right.size(); ++i) maps[1 + i].data = right[i].data;
   maps[1 + right.size()].data = output.data;
@@ -339,8 +409,8 @@ GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const T
 
 GemmPlan plan_gemm(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
                    std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
-                   const Machine& machine) {
-  return GemmPlanner(program, products, left, right, output, inputs, machine).plan();
+                   const Machine& machine, const GemmHost& host) {
+  return GemmPlanner(program, products, left, right, output, inputs, machine, host).plan();
 }
 
 }  // namespace epifuse::plan

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +89,54 @@ struct GemmOperand {
   }
 };
 
+/// Which elements of the result a partial result of a reduction is of.
+enum class GemmScope : std::uint8_t {
+  row,     ///< of a row, those in a tile's columns
+  column,  ///< of a column, those in 64 rows of a tile
+  group,   ///< of a row, those of a group of columns: all of them, so that the chain goes on with what they make
+};
+
+/// A value of the chain that the kernel reduces, in f32.
+struct GemmReduction {
+  ir::Op op;  ///< sum, amax or amin
+  GemmScope scope;
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"op", &GemmReduction::op}, Field{"scope", &GemmReduction::scope}};
+  }
+};
+inline constexpr std::size_t kMostGemmReductions = 4;
+using GemmReductions = base::InlineVector<GemmReduction, kMostGemmReductions>;
+
+/// Chains that go on where groups of columns are reduced. The chain's first result is kept for them, and the others are
+/// reduced.
+struct GemmGroups {
+  int columns = 0;       ///< of a group
+  ir::Program elements;  ///< of the kept value, and of what its group is reduced to: the tensor
+  ir::Program scales;    ///< of the latter: results with a value for each group; without results if there are none
+};
+
+/// What a chain has beside a value for each element.
+struct GemmHost {
+  GemmReductions reductions = {};
+  std::shared_ptr<const GemmGroups> groups = nullptr;
+  std::vector<OutputView> scales = {};  ///< of `groups->scales`: [rows, groups], or with a batch in front
+};
+
+/// What decides the text of a kernel that goes on with groups of columns.
+struct GemmGroupClass {
+  int columns = 0;
+  KernelClass elements, scales;
+  base::InlineVector<std::uint64_t, 4> chains;  ///< their fingerprints
+  base::InlineVector<DType, 4> results;         ///< of the scales
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"columns", &GemmGroupClass::columns}, Field{"elements", &GemmGroupClass::elements},
+                      Field{"scales", &GemmGroupClass::scales}, Field{"chains", &GemmGroupClass::chains},
+                      Field{"results", &GemmGroupClass::results}};
+  }
+};
+
 /// All that decides the text of the kernel, beside the chain.
 struct GemmClass {
   std::variant<WarpGroupTile, WarpTile> tile;  ///< and with it the family of kernels
@@ -95,7 +146,9 @@ struct GemmClass {
   bool left_transposed;  ///< its rows are contiguous, not its depth
   bool right_transposed;
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
-  KernelClass chain;                            ///< of the chain as a kernel of its own: how exact it has to be
+  GemmReductions reductions;                    ///< by result of the chain behind the first, which is the tensor
+  std::optional<GemmGroupClass> groups;
+  KernelClass chain;  ///< of the chain as a kernel of its own: how exact it has to be
 
   /// Null where the kernel is of the other family.
   const WarpGroupTile* warp_group_tile() const { return std::get_if<WarpGroupTile>(&tile); }
@@ -109,6 +162,11 @@ struct GemmClass {
   int threads() const;
 
   int count(GemmRole role) const;
+  int count(GemmScope scope) const;
+  /// Of a reduction among all, those of rows first.
+  int number_of(std::size_t reduction) const;
+  /// Of a group; 0 where there are none.
+  int group_columns() const { return groups ? groups->columns : 0; }
   /// Of the result, that a tile is of.
   int result_columns() const { return tile_columns() / count(GemmRole::product); }
   /// Of a tile, along the depth.
@@ -142,6 +200,8 @@ struct GemmClass {
                       Field{"left_transposed", &GemmClass::left_transposed},
                       Field{"right_transposed", &GemmClass::right_transposed},
                       Field{"operands", &GemmClass::operands},
+                      Field{"reductions", &GemmClass::reductions},
+                      Field{"groups", &GemmClass::groups},
                       Field{"chain", &GemmClass::chain}};
   }
 };
@@ -163,6 +223,20 @@ struct GemmVector {
   std::int64_t batch_stride, stride;
 };
 
+/// Partial results of one reduction: f32 [count, extent].
+struct GemmPartials {
+  std::int64_t count;   ///< of one value: tiles beside each other, or blocks of 64 rows below each other in all batches
+  std::int64_t extent;  ///< rows of all batches, or columns
+
+  std::int64_t bytes() const { return count * extent * static_cast<std::int64_t>(sizeof(float)); }
+};
+
+/// A result with a value for each group of columns: strides in elements.
+struct GemmScales {
+  void* data;
+  std::int64_t batch_stride, row_stride, group_stride;
+};
+
 struct GemmPlan {
   GemmClass gemm_class;
   std::vector<ir::Kind> input_kinds;  ///< of the chain's operands
@@ -172,11 +246,19 @@ struct GemmPlan {
   int blocks;                                      ///< of the grid
   std::vector<GemmMap> maps;  ///< left, right of each product, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
+  std::shared_ptr<const GemmGroups> groups;
+  std::vector<GemmScales> scales;
+  std::vector<GemmPartials> partials;  ///< by reduction of rows or columns; they lie behind each other in the workspace
+  std::byte* workspace = nullptr;      ///< of partial_bytes() bytes
 
-  /// The same of other memory, of which all else is equal. `inputs` are those of the chain. Throws
-  /// Error(invalid_argument) where the result overlaps what is still to be read.
+  std::int64_t partial_bytes() const { return partials_at(partials.size()); }
+  /// Where in the workspace those of a reduction begin, at a multiple of 256 bytes.
+  std::int64_t partials_at(std::size_t reduction) const;
+
+  /// The same of other memory, of which all else is equal. `inputs` are those of the chain, `scales` those of groups.
+  /// Throws Error(invalid_argument) where the result overlaps what is still to be read.
   void move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
-               std::span<const TensorView> inputs, const ir::Program& program);
+               std::span<const TensorView> inputs, const ir::Program& program, std::span<const OutputView> scales = {});
 };
 
 /// `product` names the operand of the chain that stands for left @ right^T; its own view in `inputs` is not looked at.
@@ -186,10 +268,11 @@ struct GemmPlan {
 GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const TensorView& left,
                    const TensorView& right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine);
-/// The same of one or two products of `left`, with a right factor each, of equal shapes.
+/// The same of one or two products of `left`, with a right factor each, of equal shapes. The program has a result for
+/// `output`, and behind it one for each of `host.reductions`.
 GemmPlan plan_gemm(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
                    std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
-                   const Machine& machine);
+                   const Machine& machine, const GemmHost& host = {});
 /// The most products of one left factor that a kernel computes.
 inline constexpr std::size_t kMostProducts = 2;
 

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "plan/bind/views.hpp"
+#include "plan/plan.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -142,7 +143,7 @@ bool is_same(const Factor& a, const Factor& b) {
 }
 
 // Why no kernel computes these products together, or nothing.
-std::string why_apart(const std::vector<Product>& products, std::span<const OutputView> outputs) {
+std::string why_apart(const std::vector<Product>& products) {
   const Product& first = products[0];
   if (products.size() > kMostProducts)
     return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
@@ -150,27 +151,37 @@ std::string why_apart(const std::vector<Product>& products, std::span<const Outp
     if (!is_same(other.left, first.left) || other.shape != first.shape)
       return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);
   }
-  if (outputs.size() != 1)
-    return fmt::format("the chain has {} results, and the kernel of a product writes one", outputs.size());
-  if (outputs[0].shape != first.shape)
-    return fmt::format("the result has the shape {}, and the product {}", to_string(outputs[0].shape),
-                       to_string(first.shape));
   return {};
+}
+
+// A result of groups as [rows, groups], or with a batch in front. It may have one element in the place of a group's
+// columns.
+std::optional<TensorView> scales_of_groups(const Product& product, const OutputView& result, int columns) {
+  Dims shape = product.shape;
+  shape[shape.size() - 1] /= columns;
+  TensorView scales(result.data, result.dtype, {}, {});
+  for (int d = 0; d < shape.size(); ++d) {
+    scales.shape.push_back(shape[d]);
+    scales.strides.push_back(result.strides[d]);
+  }
+  return Merge(shape, product.right.shape).of(scales);
 }
 
 }  // namespace
 
-std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
+std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hosted,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs) {
+  const WithoutProducts& split = hosted.split;
+  const OutputView& written = outputs[hosted.result];
   const Product& product = split.products[0];
   const auto operands = split.operands(inputs, abstract_results(split));
   const Merge merge(product.shape, product.right.shape);
   const auto left = merge.left(product.left.view(inputs));
-  const auto output = merge.of(outputs[0]);
+  const auto output = merge.of(written);
   if (!left) return not_in_line(fmt::format("'{}'", product.left.text));
   if (!output) return not_in_line("the result");
-  ProductOperands made{*left, {}, {outputs[0].writable(), outputs[0].dtype, output->shape, output->strides}, {}};
+  ProductOperands made{*left, {}, {written.writable(), written.dtype, output->shape, output->strides}, {}, {}};
   for (const Product& each : split.products) {
     const auto right = merge.right(each.right.view(inputs));
     if (!right) return not_in_line(fmt::format("'{}'", each.right.text));
@@ -180,6 +191,11 @@ std::variant<ProductOperands, std::string> operands_of_product(const WithoutProd
     const auto operand = merge.of(operands[i]);
     if (!operand) return not_in_line(fmt::format("operand '{}'", split.chain.operand_text(i)));
     made.all.push_back(*operand);
+  }
+  for (const std::size_t result : hosted.of_groups) {
+    const auto scales = scales_of_groups(product, outputs[result], hosted.groups->columns);
+    if (!scales) return not_in_line("a result with a value for each group of columns");
+    made.scales.emplace_back(outputs[result].writable(), scales->dtype, scales->shape, scales->strides);
   }
   return made;
 }
@@ -248,7 +264,9 @@ std::variant<WithoutProducts, std::string> without_views(const WithoutProducts& 
                                                          std::span<const TensorView> inputs) {
   static constexpr std::string_view kMoved = "the chain behind the product has views that move its elements";
   const Lowered lowered = lower(split.chain, split.operands(inputs, abstract_results(split)), Views::abstract);
-  if (lowered.results.size() != 1 || !lowered.program.bounds().empty()) return std::string(kMoved);
+  if (lowered.results.size() != split.chain.results().size() || !lowered.program.bounds().empty() ||
+      !lowered.program.scatters().empty())
+    return std::string(kMoved);
   WithoutProducts made{lowered.program, {}, {}};
   for (const Lowered::Operand& operand : lowered.operands) {
     const WithoutProducts::Read& whole = split.reads[operand.input];
@@ -276,41 +294,98 @@ double distinct_bytes(const TensorView& view) {
   return bytes;
 }
 
-}  // namespace
-
-std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
-                                              std::span<const TensorView> inputs, const Machine& machine) {
-  if (split.chain.has_views()) {
-    auto lowered = without_views(split, inputs);
-    if (auto* const why = std::get_if<std::string>(&lowered)) return std::move(*why);
-    return plan_inside(std::get<WithoutProducts>(lowered), outputs, inputs, machine);
+// Whether a chain has a kernel behind its products: sums of rows and of columns have none.
+bool is_one_kernel(const WithoutProducts& split, std::span<const OutputView> outputs,
+                   std::span<const TensorView> inputs, const Machine& machine) {
+  try {
+    const auto operands = split.operands(inputs, abstract_results(split));
+    if (!split.chain.is_lowered_first()) {
+      make_plan(split.chain, outputs, operands, Views::abstract, machine);
+      return true;
+    }
+    const Lowered lowered = lower(split.chain, operands, Views::abstract);
+    make_plan(lowered.program, lowered.outputs(outputs, operands), lowered.views(operands), Views::abstract, machine);
+    return true;
+  } catch (const epifuse::Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return false;
   }
-  if (std::string why = why_apart(split.products, outputs); !why.empty()) return why;
-  if (result_shapes(split.chain, split.operands(inputs, abstract_results(split)))[0] != outputs[0].shape)
-    return std::string("the chain's result has another shape than the product");
-  auto operands = operands_of_product(split, outputs, inputs);
+}
+
+std::variant<Inside, std::string> plan_hosted(const Hosted& host, std::span<const OutputView> outputs,
+                                              std::span<const TensorView> inputs, const Machine& machine) {
+  const WithoutProducts& split = host.split;
+  const OutputView& written = outputs[host.result];
+  if (split.chain.has_shaping())
+    return std::string("the chain behind the product has operations that change shapes, or random numbers");
+  if (written.shape != split.products[0].shape)
+    return fmt::format("the result has the shape {}, and the product {}", to_string(written.shape),
+                       to_string(split.products[0].shape));
+  auto operands = operands_of_product(host, outputs, inputs);
   if (auto* const why = std::get_if<std::string>(&operands)) return std::move(*why);
-  const auto& [left, rights, output, all] = std::get<ProductOperands>(operands);
+  const auto& [left, rights, output, all, scales] = std::get<ProductOperands>(operands);
   std::vector<std::string_view> names(split.products.size());
   for (std::size_t i = 0; i < split.reads.size(); ++i) {
     if (split.reads[i].is_product) names[split.reads[i].index] = split.chain.inputs()[i];
   }
   try {
-    Inside made{
-        split, plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine), {}};
+    Inside made{host,
+                plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine,
+                          {host.reductions, host.groups, scales}),
+                {}};
     double operand_bytes = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (!split.reads[i].is_product) operand_bytes += distinct_bytes(all[i]);
     }
-    made.times = estimate(made.plan, split.chain, operand_bytes, machine);
-    if (made.times.inside > made.times.apart)
-      return fmt::format("one kernel would take about {:.3g} us, and the product and then the chain {:.3g} us",
-                         made.times.inside * 1e6, made.times.apart * 1e6);
+    made.times = estimate(made.plan, split.chain, operand_bytes, host.finishes.size(), machine);
     return made;
   } catch (const epifuse::Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     return std::string(error.what());
   }
+}
+
+}  // namespace
+
+std::variant<Inside, std::string> plan_one_kernel(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                                  std::span<const TensorView> inputs, const Machine& machine) {
+  if (split.chain.has_views()) {
+    auto lowered = without_views(split, inputs);
+    if (auto* const why = std::get_if<std::string>(&lowered)) return std::move(*why);
+    return plan_one_kernel(std::get<WithoutProducts>(lowered), outputs, inputs, machine);
+  }
+  if (std::string why = why_apart(split.products); !why.empty()) return why;
+  const std::vector<Dims> shapes = result_shapes(split.chain, split.operands(inputs, abstract_results(split)));
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    if (shapes[i] != outputs[i].shape) return std::string("the chain's result has another shape than its output");
+  }
+  auto host = hosted(split, outputs, inputs);
+  if (auto* const why = std::get_if<std::string>(&host)) return std::move(*why);
+  return plan_hosted(std::get<Hosted>(host), outputs, inputs, machine);
+}
+
+std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                              std::span<const TensorView> inputs, const Machine& machine) {
+  auto planned = plan_one_kernel(split, outputs, inputs, machine);
+  const auto* const made = std::get_if<Inside>(&planned);
+  if (made == nullptr || made->times.inside <= made->times.apart || !is_one_kernel(split, outputs, inputs, machine))
+    return planned;
+  return fmt::format("one kernel would take about {:.3g} us, and the product and then the chain {:.3g} us",
+                     made->times.inside * 1e6, made->times.apart * 1e6);
+}
+
+base::InlineVector<TensorView, 8> Inside::operands(const Finish& finish, const void* memory,
+                                                   std::span<const TensorView> inputs) const {
+  base::InlineVector<TensorView, 8> operands;
+  for (const Finish::Read& read : finish.reads)
+    operands.push_back(operand_of(read, plan, memory, hosted.split.products[0].shape, inputs));
+  return operands;
+}
+
+std::vector<OutputView> Inside::outputs(const Finish& finish, std::span<const OutputView> outputs) const {
+  std::vector<OutputView> own;
+  for (const std::size_t result : finish.results) own.push_back(outputs[result]);
+  return own;
 }
 
 }  // namespace epifuse::plan

@@ -11,6 +11,7 @@
 #include "base/inline_vector.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/gemm/gemm.hpp"
+#include "plan/gemm/hosted.hpp"
 #include "plan/gemm/time.hpp"
 
 namespace epifuse::plan {
@@ -22,6 +23,7 @@ struct ProductOperands {
   base::InlineVector<TensorView, kMostProducts> rights;  ///< [columns, depth] likewise
   OutputView output;                                     ///< [rows, columns], or with a batch in front
   base::InlineVector<TensorView, 8> all;  ///< of the chain, in the result's shape; of the product the shape alone
+  std::vector<OutputView> scales;         ///< results with a value for each group: [rows, groups] likewise
 };
 
 /// A product of matrices, or of one batch of them.
@@ -35,20 +37,30 @@ std::optional<Matrices> matrices_of(const TensorView& left, const TensorView& ri
 std::vector<Matrices> all_matrices_of(const TensorView& left, const TensorView& right, const OutputView& result);
 
 /// The same launch in the form that plan_gemm() takes, or why it has none: a sentence. Its products and shapes are
-/// those of a launch that plan_inside() looked at: strides and addresses count here.
-std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
+/// those of a launch that plan_inside() looked at: strides and addresses count here. `outputs` are those of the whole
+/// chain.
+std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hosted,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs);
 
 /// One kernel for a product, or two of one left factor, and the chain around it.
 struct Inside {
-  WithoutProducts split;  ///< of a chain without views
+  Hosted hosted;  ///< of a chain without views
   GemmPlan plan;
   ProductTimes times;
+
+  const ir::Program& chain() const { return hosted.split.chain; }
+  /// What a finish reads and writes, of a launch whose partial results lie in `memory`.
+  base::InlineVector<TensorView, 8> operands(const Finish& finish, const void* memory,
+                                             std::span<const TensorView> inputs) const;
+  std::vector<OutputView> outputs(const Finish& finish, std::span<const OutputView> outputs) const;
 };
 
-/// The kernel, or why products and the chain run one after the other: a sentence. One kernel that would take longer
-/// than the two is none. Throws Error(invalid_argument) for what does not fit.
+/// The kernel, or why products and the chain run one after the other: a sentence. Throws Error(invalid_argument) for
+/// what does not fit.
+std::variant<Inside, std::string> plan_one_kernel(const WithoutProducts& split, std::span<const OutputView> outputs,
+                                                  std::span<const TensorView> inputs, const Machine& machine);
+/// The same. One kernel that would take longer than the two is none.
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine);
 

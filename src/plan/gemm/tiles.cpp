@@ -31,15 +31,21 @@ std::int64_t most_shared_bytes(const Machine& machine, int blocks) {
   return machine.shared_bytes / blocks - kReservedShared;
 }
 
+// A group of columns is reduced with the operands of all its sub-tiles in slots, and the last sub-tile's store has one.
+int slots_of_group(const GemmClass& made) {
+  return made.count(GemmRole::tile) > 0 ? made.group_columns() / WarpGroupTile::kSubtileColumns + 1 : 0;
+}
+
 // As many slots and stages as fit: two sub-tiles of slack are enough for stores, operands want one more.
 std::optional<GemmClass> fitted(const GemmClass& made, WarpGroupTile tile, const Machine& machine) {
   GemmClass fit = made;
   const int most = tile.stages;
-  for (fit.slots = 4; fit.slots >= 3; --fit.slots) {
+  const int fewest = std::max(3, slots_of_group(made));
+  for (fit.slots = std::max(4, fewest); fit.slots >= fewest; --fit.slots) {
     for (tile.stages = most; tile.stages >= kFewestStages; --tile.stages) {
       fit.tile = tile;
       const bool fits = fit.shared_bytes() <= most_shared_bytes(machine, 1);
-      if (fits && (tile.stages == most || fit.slots == 3)) return fit;
+      if (fits && (tile.stages == most || fit.slots == fewest)) return fit;
     }
   }
   return std::nullopt;
@@ -61,15 +67,16 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
   return std::nullopt;
 }
 
-// Operands are copied up to three sub-tiles ahead, and no tile ahead. A group whose turn it is would wait for the sums
+// Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one tile. A group whose turn it is would wait for the sums
 // that are taken out of each stage, and the other would not fill the gap.
 bool is_possible(const GemmClass& made, const WarpGroupTile& tile, int /*instructions*/) {
-  constexpr int kPrefetched = 3;
+  const int prefetched = std::max(4, slots_of_group(made)) - 1;
   constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
   const int columns = tile.columns / made.count(GemmRole::product);
   if (tile.takes_turns && made.promotes()) return false;
   if (made.right_transposed && tile.columns / tile.cluster % kTransposedBox != 0) return false;
-  return tile.blocks * columns / WarpGroupTile::kSubtileColumns > kPrefetched;
+  if (made.group_columns() != 0 && columns % made.group_columns() != 0) return false;
+  return tile.blocks * columns / WarpGroupTile::kSubtileColumns > prefetched;
 }
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
 // and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14.
@@ -158,6 +165,17 @@ int GemmClass::count(GemmRole role) const {
   return static_cast<int>(std::ranges::count(operands, role, &GemmOperand::role));
 }
 
+int GemmClass::count(GemmScope scope) const {
+  return static_cast<int>(std::ranges::count(reductions, scope, &GemmReduction::scope));
+}
+
+int GemmClass::number_of(std::size_t reduction) const {
+  const GemmScope scope = reductions[reduction].scope;
+  int number = scope == GemmScope::column ? count(GemmScope::row) : 0;  // groups stand alone
+  for (std::size_t i = 0; i < reduction; ++i) number += reductions[i].scope == scope ? 1 : 0;
+  return number;
+}
+
 int GemmClass::input_at(int number) const {
   int at = 0;
   for (const GemmOperand& operand : operands) {
@@ -177,8 +195,11 @@ std::int64_t GemmClass::shared_bytes() const {
   const std::int64_t staged = std::int64_t{stages()} * (tile_rows() + tile_columns()) * depth_bytes();
   const std::int64_t row_vectors = std::int64_t{count(GemmRole::row)} * result_columns() * 4;
   if (warp_tile() != nullptr) return staged + row_vectors + std::int64_t{count(GemmRole::column)} * tile_rows() * 4;
-  // Each warp group that multiplies has slots and vectors of its own; each stage has two barriers, and each slot one.
-  return staged + 2 * (std::int64_t{slots} * slot_bytes() + row_vectors) + (2 * stages() + 2 * slots) * 8;
+  // Each warp group that multiplies has slots and vectors of its own, and of each slot's columns what its four warps
+  // reduced them to; each stage has two barriers, and each slot one.
+  const std::int64_t reduced_columns = std::int64_t{count(GemmScope::column)} * 4 * subtile_columns() * 4;
+  return staged + 2 * (std::int64_t{slots} * (slot_bytes() + reduced_columns) + row_vectors) +
+         (2 * stages() + 2 * slots) * 8;
 }
 
 }  // namespace epifuse::plan

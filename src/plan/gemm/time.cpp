@@ -87,7 +87,8 @@ class TileTimes {
 
 class Estimate {
  public:
-  Estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine)
+  Estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
+           const Machine& machine)
       : made_(plan.gemm_class),
         work_{plan.batches, plan.rows, plan.columns, plan.depth,
               instructions_of(chain, choose_arithmetic(chain, made_.chain))},
@@ -95,14 +96,17 @@ class Estimate {
         tiles_(made_, work_, machine),
         products_(made_.count(GemmRole::product)),
         elements_(static_cast<double>(plan.batches * plan.rows * plan.columns)),
-        operand_bytes_(operand_bytes) {
+        operand_bytes_(operand_bytes),
+        finishes_(static_cast<double>(finishes)),
+        partial_bytes_(static_cast<double>(plan.partial_bytes())) {
     factor_bytes_ = static_cast<double>(plan.batches * plan.depth * (plan.rows + products_ * plan.columns)) *
                     static_cast<double>(size_of(made_.factor));
     result_bytes_ = elements_ * static_cast<double>(size_of(made_.result));
   }
 
   double inside() const {
-    return kStart + std::max(tiles_.all(), memory(factor_bytes_ + operand_bytes_ + result_bytes_));
+    return kStart + std::max(tiles_.all(), memory(factor_bytes_ + operand_bytes_ + result_bytes_ + partial_bytes_)) +
+           finishes_ * (kSecondStart + kSecondLaunch) + memory(partial_bytes_);
   }
 
   double apart() const {
@@ -141,6 +145,7 @@ class Estimate {
   TileTimes tiles_;
   int products_;
   double elements_, operand_bytes_;
+  double finishes_, partial_bytes_;
   double factor_bytes_, result_bytes_;
 };
 
@@ -150,8 +155,9 @@ double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machi
   return TileTimes(made, work, machine).all();
 }
 
-ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine) {
-  const Estimate of(plan, chain, operand_bytes, machine);
+ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
+                      const Machine& machine) {
+  const Estimate of(plan, chain, operand_bytes, finishes, machine);
   return {of.inside(), of.apart()};
 }
 

@@ -2,6 +2,8 @@
 // whether they are one kernel. Called by tiles.cpp and inside.cpp.
 #pragma once
 
+#include <cstddef>
+
 #include "ir/program.hpp"
 #include "plan/device/machine.hpp"
 #include "plan/gemm/gemm.hpp"
@@ -16,8 +18,10 @@ struct ProductTimes {
   double apart;   ///< cuBLASLt's product, and then the chain's kernel
 };
 
-/// `operand_bytes` are those of the chain's operands but its products, each element once.
-ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, const Machine& machine);
+/// `operand_bytes` are those of the chain's operands but its products, each element once; behind the one kernel
+/// `finishes` others make results of partial ones.
+ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
+                      const Machine& machine);
 
 /// What one kernel takes for all of its tiles: their products, and the chain where no products hide it.
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine);
