@@ -2,6 +2,7 @@
 // that cuBLASLt computes first, against sums in f64.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <random>
@@ -17,6 +18,7 @@
 #include "support/gemm_problem.hpp"
 #include "support/products.hpp"
 #include "support/random.hpp"
+#include "support/storage.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -70,6 +72,86 @@ TEST_F(Products, AreCapturedInAGraph) {
     for (int i = 0; i < 3; ++i) graph.launch(stream.handle());
     stream.synchronize();
     EXPECT_EQ(contents<std::uint16_t>(z), contents<std::uint16_t>(y)) << text;
+  }
+}
+
+// Chains whose reductions the product's kernel takes: partial results, which other kernels finish, and groups of columns.
+// What they must be is what the CPU device makes of chains of one result each.
+TEST_F(Products, HostReductions) {
+  struct Reducing {
+    const char* values;
+    std::vector<const char*> results;
+    std::vector<DType> types;
+  };
+  using enum DType;
+  const std::vector<Reducing> chains = {
+      {"y = relu(linear(x, w, b)) + r; ", {"y", "rsqrt(mean(square(y), axis=-1, keepdim=true) + 0.001)"}, {bf16, f32}},
+      {"y = linear(x, w) * c; ", {"y", "amax(abs(y))", "sum(y, axis=0)"}, {f16, f32, f32}},
+      {"y = linear(x, w) * linear(x, v); ", {"y", "mean(y)"}, {bf16, f32}},
+      {"q, s = quantize(relu(linear(x, w, b)) + r, f8e4m3, 128); ", {"q", "s"}, {f8e4m3, f32}},
+      {"q, s = quantize(linear(x, w) * linear(x, v), f8e5m2, 32); ", {"q", "s"}, {f8e5m2, f32}},
+  };
+  Engine cpu(Device::cpu());
+  std::mt19937 random(33);
+  std::uniform_int_distribution<int> number(-16, 16);
+  for (const Dims& extents : {Dims{1000, 1024, 264}, Dims{4096, 1152, 512}, Dims{300, 2048, 200}}) {
+    for (const Reducing& chain : chains) {
+      const auto text = [&](const std::vector<const char*>& results) {
+        std::string made = std::string(chain.values) + "return ";
+        for (const char* const result : results) made += (result == results[0] ? "" : ", ") + std::string(result);
+        return made;
+      };
+      const Epilogue whole = as_written(text(chain.results));
+      std::vector<Array> on_gpu, on_cpu;
+      for (const std::string& name : whole.inputs()) {
+        const Dims shape = name == "x"                  ? Dims{extents[0], extents[2]}
+                           : name == "w" || name == "v" ? Dims{extents[1], extents[2]}
+                           : name == "b"                ? Dims{extents[1]}
+                           : name == "c"                ? Dims{extents[0], 1}
+                                                        : Dims{extents[0], extents[1]};
+        std::vector<std::uint16_t> bits(static_cast<std::size_t>(shape[0] * (shape.size() > 1 ? shape[1] : 1)));
+        for (std::uint16_t& each : bits) encode(bf16, number(random) / 8.0, reinterpret_cast<std::byte*>(&each));
+        on_gpu.push_back(engine().array(bf16, shape, bits.data()));
+        on_cpu.push_back(cpu.array(bf16, shape, bits.data()));
+      }
+      const auto views_of = [&](const std::vector<Array>& arrays, const Epilogue& tail) {
+        std::vector<TensorView> views;
+        for (const std::string& name : tail.inputs()) {
+          for (std::size_t i = 0; i < arrays.size(); ++i) {
+            if (whole.inputs()[i] == name) views.push_back(arrays[i].view());
+          }
+        }
+        return views;
+      };
+      const auto operands = views_of(on_gpu, whole);
+      const std::vector<Dims> shapes = whole.result_shapes(operands);
+      std::vector<Array> found;
+      std::vector<OutputView> outputs;
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        found.push_back(engine().empty(chain.types[i], shapes[i]));
+        outputs.push_back(found.back().view());
+      }
+      const std::uint64_t before = hosted_launches(engine());
+      engine().launch(whole, nullptr, outputs, operands);
+      engine().synchronize();
+      EXPECT_EQ(hosted_launches(engine()), before + 1) << text(chain.results) << " " << to_string(extents);
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const Epilogue one = as_written(text({chain.results[i]}));
+        const Array want = cpu.empty(chain.types[i], shapes[i]);
+        cpu.launch(one, nullptr, want.view(), views_of(on_cpu, one));
+        const auto got_bytes = contents<std::byte>(found[i]);
+        const auto want_bytes = contents<std::byte>(want);
+        const std::size_t size = size_of(chain.types[i]);
+        for (std::size_t k = 0; k < want_bytes.size() / size; ++k) {
+          const auto got = static_cast<double>(decode(chain.types[i], got_bytes.data() + k * size));
+          const auto expected = static_cast<double>(decode(chain.types[i], want_bytes.data() + k * size));
+          ASSERT_LE(std::abs(got - expected),
+                    static_cast<double>(spacing(chain.types[i], expected)) + std::abs(expected) * 1e-5 + 1e-5)
+              << text(chain.results) << " " << to_string(extents) << ": result " << i << " at " << k << " is " << got
+              << ", expected " << expected;
+        }
+      }
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "base/text.hpp"
+#include "plan/bind/shapes.hpp"
 #include "plan/explain.hpp"
 #include "plan/gemm/inside.hpp"
 #include "plan/plan.hpp"
@@ -29,6 +30,16 @@ std::string role_text(GemmRole role, const GemmClass& made) {
                          has_warp_groups ? "registers" : "shared memory");
   }
   return {};
+}
+
+std::string scope_text(const GemmPlan& plan, std::size_t reduction) {
+  const GemmScope scope = plan.gemm_class.reductions[reduction].scope;
+  if (scope == GemmScope::group)
+    return fmt::format("over {} columns of a row, by the four threads that have them; the chain goes on with it",
+                       plan.gemm_class.group_columns());
+  const GemmPartials& partials = plan.partials[reduction];
+  return fmt::format("{} partial results for each {}, {:.3g} MB of f32; another kernel combines them", partials.count,
+                     scope == GemmScope::row ? "row" : "column", static_cast<double>(partials.bytes()) * 1e-6);
 }
 
 std::string grid_text(const GemmPlan& plan, const Machine& machine) {
@@ -63,6 +74,14 @@ std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::P
     out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
                        role_text(made.operands[i].role, made));
   }
+  for (std::size_t i = 0; i < made.reductions.size(); ++i) {
+    out += fmt::format("reduced          {} of {}: {}\n", ir::reduction_row(made.reductions[i].op).name,
+                       text_of(program, program.results()[1 + i].value), scope_text(plan, i));
+  }
+  for (const GemmScales& scales : plan.scales) {
+    out += fmt::format("written          a value for each group: {} apart for rows, {} for groups\n", scales.row_stride,
+                       scales.group_stride);
+  }
   return out;
 }
 
@@ -75,7 +94,7 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
   summary.blocks = static_cast<std::uint64_t>(plan.blocks);
   summary.kernel_class = name_of(plan.gemm_class);
   summary.product = to_text(plan, inside.times, inside.chain(), machine);
-  summary.workspace_bytes = 0;
+  summary.workspace_bytes = static_cast<std::uint64_t>(plan.partial_bytes());
   const auto bytes = [&](std::int64_t rows) {
     return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);
   };
