@@ -48,7 +48,8 @@ QUANTISE = table()
 
 # ---- matrix products
 
-BESIDE = {"epifuse": "one kernel", "pair": "product, then chain", "library": "cuBLASLt's epilogue", "compile": "torch.compile", "eager": "eager"}
+BESIDE = {"epifuse": "one kernel", "best": "best of cuBLASLt's list", "pair": "product, then chain", "library": "cuBLASLt's epilogue", "compile": "torch.compile",
+          "autotune": "max-autotune", "eager": "eager"}
 
 
 def products_head(document, _):
