@@ -323,14 +323,13 @@ struct Multiplier {
     for (int v = 0; v < kRowPartials; ++v) row_partials[v][0] = row_partials[v][1] = neutral(v);
   }
 
-  // Columns behind the last one are none of the row.
-  template <int kColumn>
-  __device__ __forceinline__ void reduce_rows(const Tile& tile, const float (&reduced)[kPartials][8]) {
+  // 16 columns; those behind the last one are none of the row.
+  __device__ __forceinline__ void reduce_rows(const Tile& tile, int first, const float (&reduced)[kPartials][8]) {
 #pragma unroll
     for (int v = 0; v < kRowPartials; ++v) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const int column = tile.column + kColumn + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        const int column = tile.column + first + i / 4 * 8 + lane % 4 * 2 + i % 2;
         float& partial = row_partials[v][i / 2 % 2];
         if (column < p.n) partial = combined(v, partial, reduced[v][i]);
       }
@@ -380,10 +379,10 @@ struct Multiplier {
   }
 
   // The sub-tile's columns, once its four warps have met. Its place is used again when they have met as often as there are slots.
-  template <int kBlock, int kColumn>
-  __device__ __forceinline__ void write_columns(const Tile& tile) const {
+  template <int kBlock>
+  __device__ __forceinline__ void write_columns(const Tile& tile, int first) const {
     const int row = tile.row + kBlock * 64;
-    const int column = tile.column + kColumn + thread;
+    const int column = tile.column + first + thread;
     if (thread >= kSubtileColumns || row >= p.m || column >= p.n) return;
     const long long block = static_cast<long long>(tile.batch) * ((p.m + 63) / 64) + row / 64;
 #pragma unroll
@@ -397,76 +396,21 @@ struct Multiplier {
   }
 
 //@endif
-//@if kGroupColumns > 0
-  // 16 columns of a warp's 16 rows: their chain's values take the place of the product's sums, and groups are reduced.
-  template <int kBlock, int kColumn>
-  __device__ __forceinline__ void keep_values(unsigned slot_address) {
-    float made[8], reduced[kPartials][8];
-    compute<kBlock, kColumn>(slot_address, made, reduced);
+  // The chain's sub-tiles are a loop, and this one's sums stand in front: registers have no numbers that are known at run time alone. Where the loop is unrolled,
+  // moving them costs nothing. Of two products each has its own run of sums.
+  template <int kBlock>
+  __device__ __forceinline__ void shift_sums() {
+    constexpr int kSubtileSums = kSubtileColumns / 2;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      sums[kBlock][kColumn / 2 + i / 4 * 4 + i / 2 % 2 * 2 + i % 2] = as_sum(made[i]);
+    for (int product = 0; product < kProducts; ++product) {
 #pragma unroll
-      for (int v = 0; v < kPartials; ++v) group_values[i / 2 % 2][v] = combined(v, group_values[i / 2 % 2][v], reduced[v][i]);
+      for (int i = product * (kResultN / 2); i + kSubtileSums < (product + 1) * (kResultN / 2); ++i) sums[kBlock][i] = sums[kBlock][i + kSubtileSums];
     }
   }
 
-  // A group's sub-tiles one after the other: their operands wait in slots, this one's and those behind it.
-  template <int kBlock, int kColumn, int kSubtilesAhead>
-  __device__ __forceinline__ void keep_subtiles() {
-    Ring<kSlots> ahead = slot;
-    ahead.advance(kSubtilesAhead);
-    const unsigned address = slots + ahead.at * kSlotBytes;
-    if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, ahead.at), ahead.parity);
-    keep_values<kBlock, kColumn>(address);
-    keep_values<kBlock, kColumn + 16>(address);
-    constexpr int kNext = kSubtilesAhead + 1;
-    if constexpr (kNext * kSubtileColumns < kGroupColumns) keep_subtiles<kBlock, kColumn + kSubtileColumns, kNext>();
-  }
-
-  // Four threads have a row's columns of a group.
-  template <int kBlock, int kColumn>
-  __device__ __forceinline__ void reduce_group(const Tile& tile) {
-#pragma unroll
-    for (int v = 0; v < kPartials; ++v) group_values[0][v] = group_values[1][v] = neutral(v);
-    keep_subtiles<kBlock, kColumn, 0>();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int v = 0; v < kPartials; ++v) {
-        float& value = group_values[half][v];
-        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 1));
-        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 2));
-      }
-//@if kScales > 0
-      const int row = tile.row + kBlock * 64 + thread / 32 * 16 + half * 8 + lane / 4;
-      const int column = tile.column + kColumn;
-      if (lane % 4 == 0 && row < p.m && column < p.n) write_group(p, tile.batch, row, column / kGroupColumns, group_values[half]);
-//@endif
-    }
-  }
-
-  // 16 columns of the tensor, of groups that are reduced.
-  template <int kBlock, int kColumn>
-  __device__ __forceinline__ void run_chain(unsigned slot_address) {
-    float made[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const Sum& kept = sums[kBlock][kColumn / 2 + i / 4 * 4 + i / 2 % 2 * 2 + i % 2];
-      made[i] = host_element(p, kept_value(kept), group_values[i / 2 % 2]);
-    }
-    store_result(made, slot_address + kResultAt, kColumn % kSubtileColumns);
-  }
-
-  // The chain of 16 columns of a warp's 16 rows of a sub-tile, up to what groups are reduced from.
-  template <int kBlock, int kColumn>
-  __device__ __forceinline__ void compute(unsigned slot_address, float (&made)[8], float (&reduced)[kPartials][8]) const {
-//@else
-  // 16 columns of a warp's 16 rows of a sub-tile.
-  template <int kBlock, int kColumn>
-  __device__ __forceinline__ void run_chain(/*@if kPartials > 0*/const Tile& tile, /*@endif*/unsigned slot_address) {
-//@endif
-    constexpr int kOfSubtile = kColumn % kSubtileColumns;
+  // 16 columns of a warp's 16 rows of the sub-tile in front, the first of which is column `first` of the tile: the chain's element, and what is reduced.
+  template <int kBlock, int kOfSubtile>
+  __device__ __forceinline__ void compute(int first, unsigned slot_address, float (&made)[8]/*@if kPartials > 0*/, float (&reduced)[kPartials][8]/*@endif*/) const {
     constexpr int kInputs = kTileInputs > 0 ? kTileInputs : 1;
     float inputs[kInputs][8];
 //@if kTileInputs > 0
@@ -478,68 +422,145 @@ struct Multiplier {
     for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kResultN + kColumn + i * 8 + lane % 4 * 2) * 4);
+        load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kResultN + first + i * 8 + lane % 4 * 2) * 4);
       }
     }
-    const auto product_of = [&](int i, int pair, int e) { return sums[kBlock][i * (kResultN / 2) + kColumn / 2 + pair * 2 + e]; };
+    const auto product_of = [&](int i, int pair, int e) { return sums[kBlock][i * (kResultN / 2) + kOfSubtile / 2 + pair * 2 + e]; };
     const auto column_of = [&](int v, int row) { return column_values[v][kBlock][row]; };
+    host_pairs(p, product_of, inputs, in_row, column_of, made/*@if kPartials > 0*/, reduced/*@endif*/);
+  }
+
 //@if kGroupColumns > 0
-    host_pairs(p, product_of, inputs, in_row, column_of, made, reduced);
+  // The chain's values take the place of the product's sums, and the group is reduced.
+  template <int kBlock, int kOfSubtile>
+  __device__ __forceinline__ void keep_values(int first, unsigned slot_address) {
+    float made[8], reduced[kPartials][8];
+    compute<kBlock, kOfSubtile>(first, slot_address, made, reduced);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sums[kBlock][kOfSubtile / 2 + i] = as_sum(made[i]);
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) group_values[i / 2 % 2][v] = combined(v, group_values[i / 2 % 2][v], reduced[v][i]);
+    }
+  }
+
+  // The sub-tile in front goes behind the others of its group.
+  template <int kBlock>
+  __device__ __forceinline__ void turn_group() {
+    constexpr int kSubtileSums = kSubtileColumns / 2;
+#pragma unroll
+    for (int product = 0; product < kProducts; ++product) {
+      Sum* const of_group = sums[kBlock] + product * (kResultN / 2);
+      Sum front[kSubtileSums];
+#pragma unroll
+      for (int i = 0; i < kSubtileSums; ++i) front[i] = of_group[i];
+#pragma unroll
+      for (int i = 0; i < kGroupColumns / 2; ++i) of_group[i] = i + kSubtileSums < kGroupColumns / 2 ? of_group[i + kSubtileSums] : front[i + kSubtileSums - kGroupColumns / 2];
+    }
+  }
+
+  // A sub-tile of the group that is reduced: its operands wait in the slot at `ahead`.
+  template <int kBlock>
+  __device__ __forceinline__ void keep_subtile(int first, const Ring<kSlots>& ahead) {
+    const unsigned address = slots + ahead.at * kSlotBytes;
+    if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, ahead.at), ahead.parity);
+    keep_values<kBlock, 0>(first, address);
+    keep_values<kBlock, 16>(first + 16, address);
+  }
+
+  // Sub-tiles one after the other; then four threads have a row's columns. A loop of one turn would make the compiler unroll the one around it.
+  template <int kBlock>
+  __device__ __forceinline__ void reduce_group(const Tile& tile, int first) {
+#pragma unroll
+    for (int v = 0; v < kPartials; ++v) group_values[0][v] = group_values[1][v] = neutral(v);
+//@if kGroupColumns == kSubtileColumns
+    keep_subtile<kBlock>(first, slot);
 //@else
+    Ring<kSlots> ahead = slot;
+//@if kUnrolls
+#pragma unroll
+//@else
+#pragma unroll 1
+//@endif
+    for (int column = first; column < first + kGroupColumns; column += kSubtileColumns) {
+      keep_subtile<kBlock>(column, ahead);
+      turn_group<kBlock>();
+      ahead.next();
+    }
+//@endif
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) {
+        float& value = group_values[half][v];
+        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 1));
+        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 2));
+      }
+//@if kScales > 0
+      const int row = tile.row + kBlock * 64 + thread / 32 * 16 + half * 8 + lane / 4;
+      const int column = tile.column + first;
+      if (lane % 4 == 0 && row < p.m && column < p.n) write_group(p, tile.batch, row, column / kGroupColumns, group_values[half]);
+//@endif
+    }
+  }
+
+  // 16 columns of the tensor, of a group that is reduced.
+  template <int kBlock, int kOfSubtile>
+  __device__ __forceinline__ void run_chain(unsigned slot_address) {
+    float made[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) made[i] = host_element(p, kept_value(sums[kBlock][kOfSubtile / 2 + i]), group_values[i / 2 % 2]);
+    store_result(made, slot_address + kResultAt, kOfSubtile);
+  }
+
+//@else
+  // 16 columns of the tensor.
+  template <int kBlock, int kOfSubtile>
+  __device__ __forceinline__ void run_chain(/*@if kPartials > 0*/const Tile& tile, /*@endif*/int first, unsigned slot_address) {
     float made[8];
 //@if kPartials > 0
     float reduced[kPartials][8];
-    host_pairs(p, product_of, inputs, in_row, column_of, made, reduced);
+//@endif
+    compute<kBlock, kOfSubtile>(first, slot_address, made/*@if kPartials > 0*/, reduced/*@endif*/);
     store_result(made, slot_address + kResultAt, kOfSubtile);
 //@if kRowPartials > 0
-    reduce_rows<kColumn>(tile, reduced);
+    reduce_rows(tile, first, reduced);
 //@endif
 //@if kColumnPartials > 0
     reduce_columns<kBlock, kOfSubtile>(tile, reduced);
 //@endif
-//@else
-    host_pairs(p, product_of, inputs, in_row, column_of, made);
-    store_result(made, slot_address + kResultAt, kOfSubtile);
-//@endif
-//@endif
   }
 
-  template <int kSubtile>
-  __device__ __forceinline__ void finish_subtile(const Tile& tile, const Tile& next, bool has_next) {
-    constexpr int kBlock = kSubtile / (kResultN / kSubtileColumns);
-    constexpr int kColumn = kSubtile % (kResultN / kSubtileColumns) * kSubtileColumns;
+//@endif
+  // The sub-tile in front, the first of whose columns is column `first` of the tile.
+  template <int kBlock>
+  __device__ __forceinline__ void finish_subtile(const Tile& tile, int first/*@if kTileInputs > 0*/, const Tile& next, bool has_next/*@endif*/) {
     const unsigned address = slots + slot.at * kSlotBytes;
     if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, slot.at), slot.parity);
-//@if kRowPartials > 0
-    if constexpr (kColumn == 0) begin_rows();
-//@endif
 //@if kGroupColumns > 0
-    if constexpr (kColumn % kGroupColumns == 0) reduce_group<kBlock, kColumn>(tile);
-    run_chain<kBlock, kColumn>(address);
-    run_chain<kBlock, kColumn + 16>(address);
+    if (first % kGroupColumns == 0) reduce_group<kBlock>(tile, first);
+    run_chain<kBlock, 0>(address);
+    run_chain<kBlock, 16>(address);
 //@else
-    run_chain<kBlock, kColumn>(/*@if kPartials > 0*/tile, /*@endif*/address);
-    run_chain<kBlock, kColumn + 16>(/*@if kPartials > 0*/tile, /*@endif*/address);
-//@endif
-//@if kRowPartials > 0
-    if constexpr (kColumn + kSubtileColumns == kResultN) write_rows<kBlock>(tile);
+    run_chain<kBlock, 0>(/*@if kPartials > 0*/tile, /*@endif*/first, address);
+    run_chain<kBlock, 16>(/*@if kPartials > 0*/tile, /*@endif*/first + 16, address);
 //@endif
     show_to_copies();
     meet(group);
 //@if kColumnPartials > 0
-    write_columns<kBlock, kColumn>(tile);
+    write_columns<kBlock>(tile, first);
 //@endif
     if (thread == 0) {
-      store_box(p.result, tile.column + kColumn, tile.row + kBlock * 64, tile.batch, address + kResultAt);
+      store_box(p.result, tile.column + first, tile.row + kBlock * 64, tile.batch, address + kResultAt);
 //@if kTileInputs > 0
       // The slot before this one is free when its store has read it: operands of kSlots - 1 sub-tiles further go there.
       wait_stores_read<1>();
-      constexpr int kNext = kSubtile + kSlots - 1;
+      const int further = kBlock * (kResultN / kSubtileColumns) + first / kSubtileColumns + kSlots - 1;
       const int into = slot.at == 0 ? kSlots - 1 : slot.at - 1;
-      if constexpr (kNext < kSubtiles) {
-        load_inputs(tile, kNext, into);
+      if (further < kSubtiles) {
+        load_inputs(tile, further, into);
       } else {
-        if (has_next) load_inputs(next, kNext - kSubtiles, into);
+        if (has_next) load_inputs(next, further - kSubtiles, into);
       }
 //@else
       // The next sub-tile but one finds its slot free: the others learn it at the next meeting.
@@ -547,7 +568,25 @@ struct Multiplier {
 //@endif
     }
     slot.next();
-    if constexpr (kSubtile + 1 < kSubtiles) finish_subtile<kSubtile + 1>(tile, next, has_next);
+  }
+
+  template <int kBlock>
+  __device__ __forceinline__ void finish_block(const Tile& tile/*@if kTileInputs > 0*/, const Tile& next, bool has_next/*@endif*/) {
+//@if kRowPartials > 0
+    begin_rows();
+//@endif
+//@if kUnrolls
+#pragma unroll
+//@else
+#pragma unroll 1
+//@endif
+    for (int first = 0; first < kResultN; first += kSubtileColumns) {
+      finish_subtile<kBlock>(tile, first/*@if kTileInputs > 0*/, next, has_next/*@endif*/);
+      shift_sums<kBlock>();
+    }
+//@if kRowPartials > 0
+    write_rows<kBlock>(tile);
+//@endif
   }
 
   __device__ __forceinline__ void run() {
@@ -572,7 +611,8 @@ struct Multiplier {
       multiply_tile();
       if (kTakesTurns) ring.advance(p.k_blocks);
       share_vectors();
-      finish_subtile<0>(tile, next, has_next);
+      finish_block<0>(tile/*@if kTileInputs > 0*/, next, has_next/*@endif*/);
+      if constexpr (kBlocks == 2) finish_block<1>(tile/*@if kTileInputs > 0*/, next, has_next/*@endif*/);
       if (!has_next) break;
       tile = next;
     }

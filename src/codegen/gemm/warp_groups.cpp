@@ -20,6 +20,7 @@ class WarpGroups : public Family {
     add(out, "int", "kProducts", made_.count(GemmRole::product), "of one left factor, which share a tile's columns");
     add(out, "int", "kCluster", tile_.cluster, "blocks that copy the right operand for each other");
     add(out, "int", "kStages", tile_.stages, "tiles of both factors on their way");
+    add(out, "bool", "kUnrolls", made_.unrolls, "the chain's code stands once for each sub-tile");
     add(out, "int", "kSlots", made_.slots, "sub-tiles of the result that a warp group has in shared memory");
     add_operands(out);
     add(out, "int", "kInstructionN", made_.instruction_columns(), "columns that one instruction multiplies");

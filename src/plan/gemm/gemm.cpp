@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
 #include "plan/gemm/tiles.hpp"
+#include "plan/gemm/time.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {
@@ -311,12 +312,16 @@ class GemmPlanner {
   }
 
   void choose_tile(GemmPlan& plan) const {
-    const int instructions = instructions_of(program_, choose_arithmetic(program_, plan.gemm_class.chain));
+    const int instructions = hosted_instructions(program_, plan);
     const GemmWork work = {batches_, rows_, columns_, depth_, instructions};
     const auto chosen = with_tile(plan.gemm_class, work, machine_);
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
+    if (const WarpGroupTile* const tile = chosen->warp_group_tile()) {
+      const int elements = tile->blocks * chosen->result_columns() / 2;  // of a thread
+      plan.gemm_class.unrolls = elements * (instructions + kHostedInstructions) <= kMostUnrolled;
+    }
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
     plan.tile_columns = divide_up(columns_, chosen->result_columns());
@@ -361,6 +366,10 @@ class GemmPlanner {
                   made.subtile_columns() * static_cast<int>(size_of(tensor.dtype)));
   }
 
+  // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
+  // multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes.
+  static constexpr int kMostUnrolled = 6144;
+  static constexpr int kHostedInstructions = 6;     // for each element beside the chain's own
   static constexpr std::int64_t kReducedRows = 64;  // of a column: those that a warp group has at a time
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 

@@ -148,7 +148,8 @@ struct GemmClass {
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
   GemmReductions reductions;                    ///< by result of the chain behind the first, which is the tensor
   std::optional<GemmGroupClass> groups;
-  KernelClass chain;  ///< of the chain as a kernel of its own: how exact it has to be
+  bool unrolls = true;  ///< the code of the chain stands once for each sub-tile of a tile, else once for each 64 rows
+  KernelClass chain;    ///< of the chain as a kernel of its own: how exact it has to be
 
   /// Null where the kernel is of the other family.
   const WarpGroupTile* warp_group_tile() const { return std::get_if<WarpGroupTile>(&tile); }
@@ -202,6 +203,7 @@ struct GemmClass {
                       Field{"operands", &GemmClass::operands},
                       Field{"reductions", &GemmClass::reductions},
                       Field{"groups", &GemmClass::groups},
+                      Field{"unrolls", &GemmClass::unrolls},
                       Field{"chain", &GemmClass::chain}};
   }
 };

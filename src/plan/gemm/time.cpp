@@ -90,8 +90,7 @@ class Estimate {
   Estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
            const Machine& machine)
       : made_(plan.gemm_class),
-        work_{plan.batches, plan.rows, plan.columns, plan.depth,
-              instructions_of(chain, choose_arithmetic(chain, made_.chain))},
+        work_{plan.batches, plan.rows, plan.columns, plan.depth, hosted_instructions(chain, plan)},
         machine_(machine),
         tiles_(made_, work_, machine),
         products_(made_.count(GemmRole::product)),
@@ -150,6 +149,15 @@ class Estimate {
 };
 
 }  // namespace
+
+int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
+  const GemmClass& made = plan.gemm_class;
+  const int own =
+      instructions_of(chain, choose_arithmetic(chain, made.chain)) + static_cast<int>(made.reductions.size());
+  if (plan.groups == nullptr) return own;
+  const ir::Program& behind = plan.groups->elements;
+  return own + instructions_of(behind, choose_arithmetic(behind, made.groups->elements));
+}
 
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine) {
   return TileTimes(made, work, machine).all();

@@ -23,6 +23,9 @@ struct ProductTimes {
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
                       const Machine& machine);
 
+/// Of a chain for each element of the result, that of groups included, roughly.
+int hosted_instructions(const ir::Program& chain, const GemmPlan& plan);
+
 /// What one kernel takes for all of its tiles: their products, and the chain where no products hide it.
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
