@@ -21,19 +21,6 @@ Dims strides_in(const TensorView& view, const Dims& shape) {
   return strides;
 }
 
-// The stride of dimensions first … last - 1 as one, if they lie in one line; those of one element lie in any.
-std::optional<std::int64_t> merged(const Dims& shape, const Dims& strides, int first, int last) {
-  std::optional<std::int64_t> innermost;
-  std::int64_t next = 0;
-  for (int d = last; d-- > first;) {
-    if (shape[d] == 1) continue;
-    if (innermost && strides[d] != next) return std::nullopt;
-    if (!innermost) innermost = strides[d];
-    next = strides[d] * shape[d];
-  }
-  return innermost.value_or(0);
-}
-
 std::int64_t extent(const Dims& shape, int first, int last) {
   std::int64_t product = 1;
   for (int d = first; d < last; ++d) product *= shape[d];
@@ -59,7 +46,7 @@ class Merge {
     Dims shape = shape_;
     shape[rank_ - 2] = factor.shape[factor.shape.size() - 2];
     const Dims strides = strides_in(factor, shape);
-    const auto batch = is_batched_ ? merged(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
+    const auto batch = is_batched_ ? merged_stride(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
     if (!batch) return std::nullopt;
     TensorView made{factor.data, factor.dtype, {}, {}};
     if (is_batched_) add(made, extent(shape, 0, rank_ - 2), *batch);
@@ -71,8 +58,8 @@ class Merge {
  private:
   std::optional<TensorView> of(const TensorView& view, const Dims& shape) const {
     const Dims strides = strides_in(view, shape);
-    const auto rows = merged(shape, strides, is_batched_ ? rank_ - 2 : 0, rank_ - 1);
-    const auto batch = is_batched_ ? merged(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
+    const auto rows = merged_stride(shape, strides, is_batched_ ? rank_ - 2 : 0, rank_ - 1);
+    const auto batch = is_batched_ ? merged_stride(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
     if (!rows || !batch) return std::nullopt;
     TensorView made{view.data, view.dtype, {}, {}};
     if (is_batched_) add(made, extent(shape, 0, rank_ - 2), *batch);
@@ -189,7 +176,7 @@ namespace {
 // A left factor whose rows are ordered as those of a product of that shape; nothing if they lie in no one line.
 std::optional<Factor> rows_in(const Factor& factor, const Dims& shape) {
   const int rank = factor.shape.size();
-  const auto row = merged(factor.shape, factor.strides, 0, rank - 1);
+  const auto row = merged_stride(factor.shape, factor.strides, 0, rank - 1);
   if (!row) return std::nullopt;
   Factor made = factor;
   made.shape = shape;
