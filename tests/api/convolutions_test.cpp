@@ -14,30 +14,6 @@
 namespace epifuse::test {
 namespace {
 
-ConvolutionExtents drawn(Random& random) {
-  ConvolutionExtents e{};
-  e.images = random.between(1, 3);
-  e.channels = random.between(1, 7);
-  e.filters = random.between(1, 6);
-  e.filter_height = random.between(1, 4);
-  e.filter_width = random.between(1, 4);
-  for (int d = 0; d < 2; ++d) {
-    e.stride[d] = random.between(1, 3);
-    e.padding[d] = random.between(0, 3);
-    e.dilation[d] = random.between(1, 3);
-  }
-  // At least one window fits.
-  const auto pixels = [&](int along, std::int64_t size) {
-    const std::int64_t reach = (size - 1) * e.dilation[along] + 1 - 2 * e.padding[along];
-    return std::max<std::int64_t>(reach, 1) + random.between(0, 8);
-  };
-  e.height = pixels(0, e.filter_height);
-  e.width = pixels(1, e.filter_width);
-  e.layout = random.percent(50) ? ImageTensor::Layout::channels_last : ImageTensor::Layout::row_major;
-  e.gap = random.percent(30) ? random.between(1, 3) : 0;
-  return e;
-}
-
 TEST(Convolutions, RandomOnesAreTheDefinition) {
   const std::uint64_t seed = test_seed(29);
   Random seeds(seed);
@@ -47,7 +23,7 @@ TEST(Convolutions, RandomOnesAreTheDefinition) {
     const DType factor = random.pick({DType::f32, DType::f16, DType::bf16, DType::f64, DType::f8e4m3, DType::i8});
     const DType result = factor == DType::f64 ? DType::f64 : random.pick({DType::f32, DType::f16, DType::bf16});
     const ConvolutionChain& chain = kConvolutionChains[i % static_cast<int>(std::size(kConvolutionChains))];
-    ConvolutionProblem problem(chain, drawn(random), {factor, DType::f32, result}, random);
+    ConvolutionProblem problem(chain, drawn_in_any_layout(random), {factor, DType::f32, result}, random);
     engine.launch(problem.tail(), nullptr, problem.output(), problem.inputs());
     const auto wrong = problem.judge();
     ASSERT_FALSE(wrong) << *wrong << "\n" << problem.text() << ", case " << i << ", EPIFUSE_TEST_SEED=" << seed;

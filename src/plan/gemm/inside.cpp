@@ -134,7 +134,8 @@ std::string why_apart(const std::vector<Product>& products, std::span<const Outp
   if (products.size() > kMostProducts)
     return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
   for (const Product& other : products) {
-    if (!is_same(other.left, first.left) || other.shape != first.shape)
+    if (!is_same(other.left, first.left) || other.shape != first.shape || other.windows != first.windows ||
+        (first.windows && other.right.shape != first.right.shape))
       return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);
   }
   if (outputs.size() != 1)
@@ -145,12 +146,27 @@ std::string why_apart(const std::vector<Product>& products, std::span<const Outp
   return {};
 }
 
+// Nothing is merged: tensor maps have four dimensions.
+ProductOperands operands_of_convolution(const WithoutProducts& split, const OutputView& output,
+                                        std::span<const TensorView> inputs) {
+  const Dims order = {0, 2, 3, 1};
+  const Product& product = split.products[0];
+  ProductOperands made{product.left.view(inputs).permute(order), {}, output.permute(order), {}};
+  for (const Product& each : split.products) made.rights.push_back(each.right.view(inputs).permute(order));
+  for (const TensorView& operand : split.operands(inputs, abstract_results(split))) {
+    const TensorView whole{operand.data, operand.dtype, product.shape, strides_in(operand, product.shape)};
+    made.all.push_back(whole.permute(order));
+  }
+  return made;
+}
+
 }  // namespace
 
 std::variant<ProductOperands, std::string> operands_of_product(const WithoutProducts& split,
                                                                std::span<const OutputView> outputs,
                                                                std::span<const TensorView> inputs) {
   const Product& product = split.products[0];
+  if (product.windows) return operands_of_convolution(split, outputs[0], inputs);
   const auto operands = split.operands(inputs, abstract_results(split));
   const Merge merge(product.shape, product.right.shape);
   const auto left = merge.left(product.left.view(inputs));
@@ -212,6 +228,10 @@ std::optional<std::int64_t> columns_from(const Lowered::Operand& operand, const 
 
 // The product whose elements an operand of a chain without views reads.
 std::optional<Product> product_read(const Product& whole, const Lowered::Operand& operand) {
+  if (whole.windows) {
+    const bool is_whole = operand.shape == whole.shape && operand.strides == whole.result(whole.dtype).strides;
+    return is_whole && operand.within.empty() && !operand.is_mask ? std::optional(whole) : std::nullopt;
+  }
   const auto first = columns_from(operand, whole);
   if (!first) return std::nullopt;
   Product made = whole;
@@ -283,8 +303,12 @@ std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std:
     if (split.reads[i].is_product) names[split.reads[i].index] = split.chain.inputs()[i];
   }
   try {
-    Inside made{
-        split, plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine), {}};
+    const std::span right(rights.data(), rights.size());
+    const auto& windows = split.products[0].windows;
+    Inside made{split,
+                windows ? plan_convolution(split.chain, names, *windows, left, right, output, all, machine)
+                        : plan_gemm(split.chain, names, left, right, output, all, machine),
+                {}};
     double operand_bytes = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (!split.reads[i].is_product) operand_bytes += distinct_bytes(all[i]);
