@@ -358,8 +358,8 @@ Expr triu(const Expr& input, std::int64_t diagonal = 0);
 /// One number for all dimensions, or one for each.
 using PerDimension = std::vector<std::int64_t>;
 
-// Matrix products and convolutions. Both factors are operands, or views of operands that lie in memory with strides; the rest of the
-// epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
+// Matrix products and convolutions. Both factors are operands, or views of operands that lie in memory with strides;
+// the rest of the epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
 /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
 Expr matmul(const Expr& input, const Expr& other);
 /// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it.

@@ -1,5 +1,5 @@
-// Chains with convolutions: what the CPU device computes is the chain of the definition (support/convolutions.hpp), in any
-// layout and type. What cannot be is a sentence.
+// Chains with convolutions: what the CPU device computes is the chain of the definition (support/convolutions.hpp), in
+// any layout and type. What cannot be is a sentence.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Convolutions with a chain behind them: random tensors, and the results by the definition, in f64. For tests of the CPU
-// device, of emitted text and of a GPU.
+// Convolutions with a chain behind them: random tensors, and the results by the definition, in f64. For tests of the
+// CPU device, of emitted text and of a GPU.
 #pragma once
 
 #include <algorithm>
@@ -140,8 +140,8 @@ inline ConvolutionExtents drawn_in_any_layout(Random& random) {
   return e;
 }
 
-/// `{}` stands for what is behind the factors. x are images, w and v filters, b and s have a value for each channel, and
-/// r and t one for each element.
+/// `{}` stands for what is behind the factors. x are images, w and v filters, b and s have a value for each channel,
+/// and r and t one for each element.
 struct ConvolutionChain {
   std::string_view text;
   double (*value)(double p, double q, double b, double s, double r, double t);

@@ -234,15 +234,17 @@ class Asynchronous {
   template <class Visit>
   static void visit(const HostMap& map, const int (&at)[4], unsigned base, const Visit& visit) {
     unsigned address = base;
-    for (int i = 0; i < bytes_of_box(map) / map.bytes; ++i, address += static_cast<unsigned>(map.bytes)) {
-      const unsigned char* data = map.data;
-      bool inside = true;
-      for (int d = 0, rest = i; d < 4; rest /= copied(map, d), ++d) {
-        const long long place = at[d] + static_cast<long long>(rest % copied(map, d)) * map.steps[d];
-        inside = inside && place >= 0 && place < map.extents[d];
-        data += place * (d == 0 ? map.bytes : map.strides[d - 1]);
+    const auto is_inside = [&](int d, long long place) { return place >= 0 && place < map.extents[d]; };
+    const auto end = [&](int d) { return at[d] + map.box[d]; };
+    for (long long w = at[3]; w < end(3); w += map.steps[3]) {
+      for (long long z = at[2]; z < end(2); z += map.steps[2]) {
+        for (long long y = at[1]; y < end(1); y += map.steps[1]) {
+          const bool has_row = is_inside(3, w) && is_inside(2, z) && is_inside(1, y);
+          const unsigned char* row = map.data + w * map.strides[2] + z * map.strides[1] + y * map.strides[0];
+          for (long long x = at[0]; x < end(0); x += map.steps[0], address += static_cast<unsigned>(map.bytes))
+            visit(swizzled(address, map.swizzle), has_row && is_inside(0, x) ? row + x * map.bytes : nullptr);
+        }
       }
-      visit(swizzled(address, map.swizzle), inside ? data : nullptr);
     }
   }
   void run(const Copy& copy) {

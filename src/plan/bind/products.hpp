@@ -1,5 +1,5 @@
-// Matrix products and convolutions are taken out of a chain: what is left reads each as an operand. A product's factors are strided
-// views of the user's tensors. Called by api/ before views are lowered; no stage behind it sees a product.
+// Matrix products and convolutions are taken out of a chain: what is left reads each as an operand. A product's factors
+// are strided views of the user's tensors. Called by api/ before views are lowered; no stage behind it sees a product.
 // docs/internals/plan/gemm.md explains it.
 #pragma once
 

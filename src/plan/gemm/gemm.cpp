@@ -68,7 +68,8 @@ GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed,
           {row, batch}, box,          swizzle};
 }
 
-// Bytes from one element of dimension `d` to the next; of one element any that a map may have, which is at least `least`.
+// Bytes from one element of dimension `d` to the next; of one element any that a map may have, which is at least
+// `least`.
 std::int64_t map_stride(const TensorView& tensor, int d, std::int64_t least) {
   const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
   return tensor.shape[d] > 1 ? tensor.strides[d] * size : divide_up(least, kMapUnit) * kMapUnit;

@@ -6,8 +6,8 @@
 namespace epifuse::plan {
 namespace {
 
-// Of a tensor map: how far apart the elements of a box are, and how far the last one is from the first (CUDA driver API,
-// cuTensorMapEncodeTiled).
+// Of a tensor map: how far apart the elements of a box are, and how far the last one is from the first (CUDA driver
+// API, cuTensorMapEncodeTiled).
 constexpr int kMostPixelStep = 8;
 constexpr std::int64_t kMostBoxReach = 256;
 

@@ -1,5 +1,5 @@
-// How the result of a convolution is cut into tiles of a product. A row of the product is a pixel of the result, and the
-// rows of a tile are a patch: pixels beside and below each other, perhaps of several images. Whatever windows these
+// How the result of a convolution is cut into tiles of a product. A row of the product is a pixel of the result, and
+// the rows of a tile are a patch: pixels beside and below each other, perhaps of several images. Whatever windows these
 // pixels have, one pixel of the filters meets them all in one box of the images.
 #pragma once
 
@@ -42,8 +42,8 @@ struct Convolution {
   std::int64_t pixels() const { return images * height * width; }
 };
 
-/// Of kPatchPixels: the patch that covers the result with the fewest pixels beyond its edges, and of these the one whose
-/// windows have the fewest pixels, and then the widest. Nothing if no box has pixels so far apart.
+/// Of kPatchPixels: the patch that covers the result with the fewest pixels beyond its edges, and of these the one
+/// whose windows have the fewest pixels, and then the widest. Nothing if no box has pixels so far apart.
 std::optional<Patch> choose_patch(const Convolution& convolution);
 
 }  // namespace epifuse::plan
