@@ -35,9 +35,9 @@ TensorMap encode(const TensorBoxes& boxes) {
   std::ranges::copy(boxes.extents, extents.begin());
   std::ranges::copy(boxes.strides, strides.begin());
   std::ranges::copy(boxes.steps, steps.begin());
-  // The driver counts the elements between as well, and copies every so manieth of them.
-  for (std::size_t d = 0; d < box.size(); ++d)
-    box[d] = static_cast<std::uint32_t>((boxes.box[d] - 1) * boxes.steps[d] + 1);
+  // The driver counts the elements between as well, and copies every so manieth of them: boxDim is N * elementStrides
+  // for N elements.
+  for (std::size_t d = 0; d < box.size(); ++d) box[d] = static_cast<std::uint32_t>(boxes.box[d] * boxes.steps[d]);
   constexpr int kNotInterleaved = 0;
   constexpr int kZeros = 0;
   TensorMap map{};

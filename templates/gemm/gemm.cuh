@@ -169,11 +169,11 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
         const TensorMap& factor = p.right[at / kResultN];
         const int n = tile.column + at % kResultN;
         const int x = kRightTransposed ? n : k;
-        const int y = kRightTransposed ? k : n;
+        const int y = /*@if kWindows*/pixel.number/*@endif*//*@if !kWindows*/kRightTransposed ? k : n/*@endif*/;
         if constexpr (kCluster == 2) {
-          load_box_to_both(right + at * 128, factor, x, y, /*@if kWindows*/pixel.number/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, full);
+          load_box_to_both(right + at * 128, factor, x, y, /*@if kWindows*/n/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, full);
         } else {
-          load_box(right + at * 128, factor, x, y, /*@if kWindows*/pixel.number/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, full);
+          load_box(right + at * 128, factor, x, y, /*@if kWindows*/n/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, full);
         }
       }
 //@if kWindows

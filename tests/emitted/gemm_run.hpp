@@ -26,7 +26,7 @@ inline std::optional<std::string> run(const plan::GemmPlan& plan, const ir::Prog
     for (std::size_t i = 0; i < 4; ++i) {
       host.extents[i] = map.extents[i];
       host.steps[i] = map.steps[i];
-      host.box[i] = (map.box[i] - 1) * map.steps[i] + 1;
+      host.box[i] = map.box[i] * map.steps[i];
     }
     for (std::size_t i = 0; i < 3; ++i) host.strides[i] = map.strides[i];
     maps.emplace_back();

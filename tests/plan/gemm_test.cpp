@@ -410,8 +410,9 @@ TEST(GemmConvolutions, SayWhatTmaCopies) {
   EXPECT_EQ(plan.maps[0].strides, (std::array<std::int64_t, 3>{128, 56 * 128, 56 * 56 * 128}));
   EXPECT_EQ(plan.maps[0].box, (std::array<int, 4>{64, patch.width, patch.height, patch.images}));
   EXPECT_EQ(plan.maps[0].steps, (std::array<int, 4>{1, 1, 2, 1}));
-  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 4>{64, 128, 9, 1})) << "a plane for each pixel of filters";
-  EXPECT_EQ(plan.maps[1].strides[1], 128);
+  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 4>{64, 9, 128, 1})) << "a plane for each pixel of filters";
+  EXPECT_EQ(plan.maps[1].strides[0], 128);
+  EXPECT_EQ(plan.maps[1].box, (std::array<int, 4>{64, 1, 128, 1}));
   const Patch half = patch.halved();
   EXPECT_EQ(half.pixels(), 64);
   EXPECT_EQ(plan.maps[2].box, (std::array<int, 4>{32, half.width, half.height, half.images}));

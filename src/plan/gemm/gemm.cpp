@@ -115,12 +115,13 @@ GemmMap map_of_filters(const TensorView& tensor, int channels, int filters) {
     fail(unsupported, "the filters have, channels last, the strides {}: their pixels do not lie in one line",
          to_string(tensor.strides));
   const std::int64_t pixels = tensor.shape[1] * tensor.shape[2];
-  const std::int64_t row = map_stride(tensor, 0, pixels * tensor.shape[3] * size);
+  const std::int64_t channel_bytes = tensor.shape[3] * size;
+  const std::int64_t step = pixels > 1 ? *pixel * size : divide_up(channel_bytes, kMapUnit) * kMapUnit;
   GemmMap map{tensor.data,
               tensor.dtype,
-              {tensor.shape[3], tensor.shape[0], pixels, 1},
-              {row, pixels > 1 ? *pixel * size : row},
-              {channels, filters, 1, 1},
+              {tensor.shape[3], pixels, tensor.shape[0], 1},
+              {step, map_stride(tensor, 0, step * pixels)},
+              {channels, 1, filters, 1},
               channels * static_cast<int>(size)};
   check_pixels("filters", tensor, map);
   return map;

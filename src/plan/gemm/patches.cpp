@@ -6,14 +6,14 @@
 namespace epifuse::plan {
 namespace {
 
-// Of a tensor map: how far apart the elements of a box are, and how far the last one is from the first (CUDA driver
-// API, cuTensorMapEncodeTiled).
+// Of a tensor map: how far apart the elements of a box are, and how many it has with those between (CUDA driver API,
+// cuTensorMapEncodeTiled).
 constexpr int kMostPixelStep = 8;
-constexpr std::int64_t kMostBoxReach = 256;
+constexpr std::int64_t kMostBox = 256;
 
 bool is_possible(const Patch& patch, const ir::Windows2d& windows) {
   const auto fits = [](std::int64_t pixels, std::int64_t stride) {
-    return stride <= kMostPixelStep && (pixels - 1) * stride + 1 <= kMostBoxReach;
+    return stride <= kMostPixelStep && pixels * stride <= kMostBox;
   };
   return fits(patch.height, windows.stride[0]) && fits(patch.width, windows.stride[1]);
 }
