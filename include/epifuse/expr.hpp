@@ -355,12 +355,19 @@ Expr tril(const Expr& input, std::int64_t diagonal = 0);
 /// input where column - row >= diagonal, else 0, in the last two dimensions.
 Expr triu(const Expr& input, std::int64_t diagonal = 0);
 
-// Matrix products. Both factors are operands, or views of operands that lie in memory with strides; the rest of the
-// epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
+/// One number for all dimensions, or one for each.
+using PerDimension = std::vector<std::int64_t>;
+
+// Matrix products and convolutions. Both factors are operands, or views of operands that lie in memory with strides;
+// the rest of the epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
 /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
 Expr matmul(const Expr& input, const Expr& other);
 /// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it.
 Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt);
+/// Images [N, C, H, W] with filters [K, C, R, S]: [N, K, OH, OW], as torch.nn.functional.conv2d without groups. One
+/// kernel for it and the epilogue wants images, filters and result channels-last.
+Expr conv2d(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt,
+            const PerDimension& stride = {1}, const PerDimension& padding = {0}, const PerDimension& dilation = {1});
 
 // Views: a value that reads another one's elements at other places. Each is read where it lies; nothing is copied.
 // Besides `x[{…}]`:
@@ -434,8 +441,7 @@ Expr index_copy(const Expr& input, int dim, const Expr& index, const Expr& sourc
 /// Classes as i64: 1 where a new last dimension of `num_classes` elements stands at the class that input names, else 0.
 Expr one_hot(const Expr& input, std::int64_t num_classes);
 
-// Pooling and upsampling over the last dimensions, one number or one for each. An empty stride is kernel_size.
-using PerDimension = std::vector<std::int64_t>;
+// Pooling and upsampling over the last dimensions. An empty stride is kernel_size.
 /// the largest of each window. What `padding` stands around the tensor is less than any number, and at most half of a
 /// window; with `ceil_mode` the last window may end outside.
 Expr max_pool1d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},

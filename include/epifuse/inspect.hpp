@@ -180,7 +180,8 @@ struct ChainValue {
   bool axes_rest = false;  ///< of reductions: also every dimension behind the last of `axes`
   bool keepdim = false;    ///< of reductions
   std::vector<std::int64_t>
-      sizes;                 ///< of unflatten: the two extents, one may be -1; of flatten: first and last dimension
+      sizes;                 ///< of unflatten: the two extents, one may be -1; of flatten: first and last dimension; of
+                             ///< conv2d: stride, padding and dilation, each for the height and the width
   std::string view;          ///< of view: as the text language writes it, of "_": "_[..., :128]"
   bool gives_truth = false;  ///< a truth value whatever the operands' types are
 };

@@ -100,6 +100,15 @@ def _multiplied(left, right):
     return (*broadcast([left[:-2], right[:-2]]), left[-2], right[-1])
 
 
+def _convolved(value, images, filters):
+    """`sizes` are those of stride, padding and dilation, each for the height and the width."""
+    stride, padding, dilation = (value["sizes"][i : i + 2] for i in (0, 2, 4))
+    pixels = [
+        (images[2 + d] + 2 * padding[d] - dilation[d] * (filters[2 + d] - 1) - 1) // stride[d] + 1 for d in range(2)
+    ]
+    return (images[0], filters[0], *pixels)
+
+
 def _indexed(value, table, index):
     if value["op"] == "gather":
         return index
@@ -118,7 +127,7 @@ def reduces(values):
 
 def moves(values):
     """Whether a chain reads an operand at other places than it writes: then no result may lie over one."""
-    return any(value["op"] in {"view", "cat", "matmul", "index_copy", *INDEXINGS} for value in values)
+    return any(value["op"] in {"view", "cat", "matmul", "conv2d", "index_copy", *INDEXINGS} for value in values)
 
 
 def result_shapes(values, results, elementwise, operands):
@@ -153,6 +162,8 @@ def value_shapes(values, operands):
             shapes.append(_views.shape_of(value["view"], arguments[0]))
         elif op == "matmul":
             shapes.append(_multiplied(*arguments))
+        elif op == "conv2d":
+            shapes.append(_convolved(value, *arguments))
         elif op == "cat":
             shapes.append(_joined(value, *arguments))
         elif op == "index_copy":

@@ -35,6 +35,19 @@ def test_text_is_linear_of_pytorch():
     close(as_written("x @ w")(x, w.T.contiguous()), x @ w.T)
 
 
+def test_text_is_conv2d_of_pytorch():
+    rng = random.Random(2)
+    for _ in range(20):
+        stride, dilation = ([rng.randint(1, 2) for _ in range(2)] for _ in range(2))
+        padding = [rng.randint(0, 2) for _ in range(2)]
+        x, w, b = (drawn(rng, torch.float32, *shape) for shape in ((2, 5, 9, 8), (4, 5, 3, 2), (4,)))
+        if rng.random() < 0.5:
+            x = x.to(memory_format=torch.channels_last)
+        how = f"stride={tuple(stride)}, padding={tuple(padding)}, dilation={tuple(dilation)}"
+        expected = torch.relu(F.conv2d(x, w, b, stride, padding, dilation))
+        close(as_written(f"relu(conv2d(x, w, b, {how}))")(x, w, b), expected)
+
+
 @pytest.mark.parametrize("dtype", list(UNIT), ids=str)
 def test_random_batches_and_layouts(dtype):
     rng = random.Random(29)

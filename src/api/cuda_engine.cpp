@@ -337,7 +337,9 @@ class CudaEngine : public DeviceEngine {
     base::InlineVector<codegen::EncodedMap, 5> maps;
     if (plan.gemm_class.warp_group_tile() != nullptr) {
       for (const plan::GemmMap& map : plan.maps)
-        maps.push_back(runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle}).bytes);
+        maps.push_back(
+            runtime::encode({map.data, map.dtype, map.extents, map.strides, map.box, map.swizzle, map.rank, map.steps})
+                .bytes);
     }
     const std::vector<std::byte> parameters =
         codegen::pack_gemm(chain, plan, std::span(maps.data(), maps.size()), request.scalars);

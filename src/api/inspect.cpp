@@ -164,6 +164,10 @@ ChainValue describe(const ir::Program& program, const ir::Node& node) {
   value.keepdim = shaping.keepdim;
   if (node.op == ir::Op::unflatten || node.op == ir::Op::flatten)
     value.sizes.assign(shaping.sizes.begin(), shaping.sizes.end());
+  if (node.op == ir::Op::conv2d) {
+    for (const auto* pair : {&shaping.windows.stride, &shaping.windows.padding, &shaping.windows.dilation})
+      value.sizes.insert(value.sizes.end(), pair->begin(), pair->end());
+  }
   if (const ir::View* const view = program.view_of(node)) value.view = ir::print_view(*view, "_");
   value.gives_truth = ir::gives_truth(node);
   return value;

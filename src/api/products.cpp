@@ -1,10 +1,12 @@
-// Where products and the chain run apart, the products' results lie in the workspace, in front of the chain's own.
+// Where products and the chain run apart, the products' results lie in the workspace, in front of the chain's own. A
+// convolution is a product of a copy of its windows there.
 #include "api/products.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "api/convolutions.hpp"
 #include "api/remembered.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -21,6 +23,7 @@ struct Copy {
   bool is_right;
   TensorView dense;  // in no memory
   std::size_t offset;
+  std::vector<WindowCopy> windows = {};  // of a convolution's images: the launches that make it
 
   OutputView in(void* memory) const {
     return {static_cast<std::byte*>(memory) + offset, dense.dtype, dense.shape, dense.strides};
@@ -73,9 +76,13 @@ class WithProducts : public Engine::Impl {
       for (const Copy& each : arranged->copies) {
         if (each.product == i) copy(each, each.is_right ? right : left, memory, own, request.stream);
       }
-      engine_->multiply({product, left, right,
-                         OutputView(const_cast<void*>(results[i].data), results[i].dtype, results[i].shape),
-                         static_cast<std::byte*>(memory) + arranged->of_products, own, request.stream});
+      OutputView made(const_cast<void*>(results[i].data), results[i].dtype, results[i].shape);
+      if (product.windows) {
+        right = *matrix_of_filters(right);
+        made = matrix_of_result(made);
+      }
+      engine_->multiply(
+          {product, left, right, made, static_cast<std::byte*>(memory) + arranged->of_products, own, request.stream});
     }
     const auto inputs = arranged->split.operands(request.inputs, results);
     const std::optional<Workspace> rest = behind(request.workspace, arranged->bytes);
@@ -116,7 +123,11 @@ class WithProducts : public Engine::Impl {
       const plan::Product& product = arranged->split.products[each.product];
       const TensorView from = (each.is_right ? product.right : product.left).view(request.inputs);
       const OutputView dense = each.in(standing_in());
-      engine_->prepare({ir::identity(), nullptr, std::span(&dense, 1), std::span(&from, 1), {}, nullptr});
+      const auto prepare = [&](const ir::Program& program, const OutputView& to) {
+        engine_->prepare({program, nullptr, std::span(&to, 1), std::span(&from, 1), {}, nullptr});
+      };
+      for (const WindowCopy& one : each.windows) prepare(one.program, one.in(dense));
+      if (each.windows.empty()) prepare(ir::identity(), dense);
     }
     const auto inputs = arranged->split.operands(request.inputs, arranged->results_at(standing_in()));
     engine_->prepare({arranged->split.chain, nullptr, request.outputs, inputs, {}, nullptr});
@@ -153,8 +164,20 @@ class WithProducts : public Engine::Impl {
   void copy(const Copy& copy, TensorView& factor, void* memory, std::span<const std::byte> own, Stream stream) {
     const OutputView dense = copy.in(memory);
     const TensorView from = factor;
-    engine_->launch({ir::identity(), stream, std::span(&dense, 1), std::span(&from, 1), {}, nullptr, nullptr, own});
+    const auto launch = [&](const ir::Program& program, const OutputView& to) {
+      engine_->launch({program, stream, std::span(&to, 1), std::span(&from, 1), {}, nullptr, nullptr, own});
+    };
+    for (const WindowCopy& one : copy.windows) launch(one.program, one.in(dense));
+    if (copy.windows.empty()) launch(ir::identity(), dense);
     factor = dense;
+  }
+
+  // As DeviceEngine::copied, of filters: they are multiplied as a matrix.
+  std::optional<Dims> copied_filters(const plan::Factor& filters) const {
+    const auto matrix = matrix_of_filters({nullptr, filters.dtype, filters.shape, filters.strides});
+    if (matrix && !engine_->copied({0, 0, filters.dtype, matrix->shape, matrix->strides, filters.text}, true))
+      return std::nullopt;
+    return channels_last(filters.shape);
   }
 
   std::shared_ptr<const Arranged> arrange(const LaunchRequest& request) {
@@ -173,15 +196,20 @@ class WithProducts : public Engine::Impl {
       };
       for (std::size_t i = 0; i < made.split.products.size(); ++i) {
         const plan::Product& product = made.split.products[i];
-        made.results.emplace_back(nullptr, engine_->type_of_product(product), product.shape);
+        made.results.push_back(product.result(engine_->type_of_product(product)));
         made.offsets.push_back(made.of_products);
         reserve(made.results.back());
         for (const bool is_right : {false, true}) {
           const plan::Factor& factor = is_right ? product.right : product.left;
-          const auto strides = engine_->copied(factor, is_right);
-          if (!strides) continue;
-          made.copies.push_back(
-              {i, is_right, TensorView(nullptr, factor.dtype, factor.shape, *strides), made.of_products});
+          if (product.windows && !is_right) {
+            made.copies.push_back({i, false, matrix_of_windows(product), made.of_products, copies_of_windows(product)});
+          } else if (const auto strides =
+                         product.windows ? copied_filters(factor) : engine_->copied(factor, is_right)) {
+            made.copies.push_back(
+                {i, is_right, TensorView(nullptr, factor.dtype, factor.shape, *strides), made.of_products});
+          } else {
+            continue;
+          }
           reserve(made.copies.back().dense);
         }
       }

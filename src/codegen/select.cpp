@@ -14,6 +14,9 @@
 namespace epifuse::codegen {
 namespace {
 
+// Before a constant of conditions alone.
+constexpr std::string_view kLet = "//@let ";
+
 using Constants = std::map<std::string_view, std::int64_t>;
 
 // The value of a constant expression, or nothing where it has anything else in it.
@@ -99,10 +102,10 @@ class Evaluation {
 
 // "constexpr int kName = …;" that can be evaluated.
 void learn(std::string_view line, Constants& constants) {
-  for (const std::string_view type : {"constexpr int ", "constexpr bool "}) {
+  for (const std::string_view type : {std::string_view("constexpr int "), std::string_view("constexpr bool "), kLet}) {
     if (!line.starts_with(type)) continue;
     const auto equals = line.find(" = ");
-    const auto end = line.find(';');
+    const auto end = std::min(line.find(';'), line.find('\n'));
     if (equals > end || end == line.npos) return;
     const auto value = Evaluation(line.substr(equals + 3, end - equals - 3), constants).value();
     if (value) constants.insert_or_assign(line.substr(type.size(), equals - type.size()), *value);
@@ -161,7 +164,7 @@ std::string selected(std::string_view text) {
       branches.pop_back();
     } else if (stays) {
       learn(line, constants);
-      add_marked(line, constants, out);
+      if (!line.starts_with(kLet)) add_marked(line, constants, out);
     }
   }
   if (!branches.empty()) refuse("an //@if without its //@endif");

@@ -308,6 +308,33 @@ Value linear(Builder& b, Value x, Value weight, Value bias) {
   return bias == kNone ? product : b.apply(Op::add, {product, bias, kNone});
 }
 
+namespace {
+
+std::array<std::int32_t, 2> pair_of(std::string_view what, const std::vector<std::int64_t>& given, std::int64_t least) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  if (given.size() != 1 && given.size() != 2)
+    base::fail(ErrorCode::invalid_expression,
+               "'{}' of 'conv2d' is one number, or one for the height and one for the width; found {}", what,
+               given.size());
+  for (const std::int64_t number : given) {
+    if (number < least || number > kMost)
+      base::fail(ErrorCode::invalid_expression, "'{}' of 'conv2d' is {} to 2^20, found {}", what, least, number);
+  }
+  return {static_cast<std::int32_t>(given.front()), static_cast<std::int32_t>(given.back())};
+}
+
+}  // namespace
+
+Value conv2d(Builder& b, Value images, Value filters, Value bias, const WindowLists& windows) {
+  const Value product = b.conv2d(images, filters,
+                                 {.stride = pair_of("stride", windows.stride, 1),
+                                  .padding = pair_of("padding", windows.padding, 0),
+                                  .dilation = pair_of("dilation", windows.dilation, 1)});
+  if (bias == kNone) return product;
+  const Index added{.kind = Index::Kind::added};
+  return b.apply(Op::add, {product, b.view(bias, index_view({Index(), added, added})), kNone});
+}
+
 Value cat(Builder& b, std::span<const Value> values, std::int64_t dim) {
   if (values.empty()) base::fail(ErrorCode::invalid_expression, "'cat' takes one tensor or more, found none");
   Value all = values[0];

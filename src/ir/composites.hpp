@@ -58,6 +58,14 @@ Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal);
 
 /// x @ weight^T, and a bias for each column.
 Value linear(Builder& b, Value x, Value weight, Value bias);
+/// Each list is one number, or one for the height and one for the width.
+struct WindowLists {
+  std::vector<std::int64_t> stride = {1};
+  std::vector<std::int64_t> padding = {0};
+  std::vector<std::int64_t> dilation = {1};
+};
+/// `bias` has a value for each channel of the result, or is kNone.
+Value conv2d(Builder& b, Value images, Value filters, Value bias, const WindowLists& windows);
 
 Value cat(Builder& b, std::span<const Value> values, std::int64_t dim);
 Value stack(Builder& b, std::span<const Value> values, std::int64_t dim);

@@ -241,6 +241,14 @@ Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bi
                                  [](Builder& b, Values args) { return ir::linear(b, args[0], args[1], ir::kNone); });
   return bias ? product + *bias : product;
 }
+Expr conv2d(const Expr& input, const Expr& weight, const std::optional<Expr>& bias, const PerDimension& stride,
+            const PerDimension& padding, const PerDimension& dilation) {
+  std::vector<Expr> operands = {input, weight};
+  if (bias) operands.push_back(*bias);
+  return composite("conv2d", operands, [=](Builder& b, Values args) {
+    return ir::conv2d(b, args[0], args[1], args.size() > 2 ? args[2] : ir::kNone, {stride, padding, dilation});
+  });
+}
 
 Expr dropout(const Expr& input, const Expr& p, const Expr& seed, const Expr& offset) {
   return composite("dropout", {input, p, seed, offset},

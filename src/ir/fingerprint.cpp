@@ -56,6 +56,11 @@ Fingerprint fingerprint_of(const std::vector<Node>& nodes, const std::vector<std
     for (int i = 0; i < axes.count; ++i) hash.add(static_cast<int>(axes.at[static_cast<std::size_t>(i)]));
     hash.add(static_cast<int>(axes.count) + (axes.rest ? 100 : 0) + (node.shaping.keepdim ? 1000 : 0));
     for (const std::int64_t size : node.shaping.sizes) hash.add(size);
+    if (node.op != Op::conv2d) continue;
+    const Windows2d& windows = node.shaping.windows;
+    for (const auto* numbers : {&windows.stride, &windows.padding, &windows.dilation}) {
+      for (const std::int32_t number : *numbers) hash.add(number);
+    }
   }
   for (const Result& result : results) {
     hash.add(std::string_view(result.name));

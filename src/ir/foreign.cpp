@@ -29,6 +29,7 @@ constexpr std::array kForeign = {
     ForeignRow{"addmm", "write 'a @ b + c'"},
     ForeignRow{"baddbmm", "write 'a @ b + c'"},
     ForeignRow{"dot", "write 'sum(a * b)'"},
+    ForeignRow{"conv1d", "write 'conv2d' of images of one row: 'conv2d(x[:, :, None], w[:, :, None])'"},
     ForeignRow{"einsum", "write 'matmul(a, b)' of permuted operands"},
     ForeignRow{"median", "chains do not order elements: 'mean' is their average"},
     ForeignRow{"sort", "chains do not order elements"},

@@ -147,6 +147,9 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.matmul(a[0].value, a[1].value); }},
     Row{"linear(input, weight, bias=none)", "vvo", kMatrices, "input @ transpose(weight, -2, -1) + bias",
         [](Builder& b, Arguments a) { return linear(b, a[0].value, a[1].value, a[2].value); }},
+    Row{"conv2d(input, weight, bias=none, stride=1, padding=0, dilation=1)", "vvolll", kMatrices,
+        "sums of products of windows of images [N, C, H, W] with each of the filters [K, C, R, S], and bias by channel: [N, K, OH, OW]",
+        [](Builder& b, Arguments a) { return conv2d(b, a[0].value, a[1].value, a[2].value, {a[3].list, a[4].list, a[5].list}); }},
 
     Row{"quantize(input, dtype, block=0, power_of_two=false, eps=1e-4)[index]", "vtifni", kQuantisation,
         "[0]: cast(input * (1 / s), dtype), [1]: s = maximum(amax(|input|), eps) / m over each block of the last dimension (0: all of it); "

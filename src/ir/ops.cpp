@@ -128,6 +128,8 @@ std::string_view name_of(Op op) {
       return "iota";
     case Op::matmul:
       return "matmul";
+    case Op::conv2d:
+      return "conv2d";
     case Op::take:
       return "take";
     case Op::index_select:

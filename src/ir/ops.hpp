@@ -37,6 +37,7 @@ enum class Op : std::uint8_t {
   cat,           ///< two values one behind the other along a dimension
   iota,          ///< where each element of a shape stands along a dimension; the chain reads it as it does an operand
   matmul,        ///< a product of matrices, or of batches of them: plan/bind/products.cpp takes it out of a chain
+  conv2d,        ///< a convolution of images, which is a product, too: of windows of the images with a matrix
   take,          ///< elements of a value along a dimension, at indices; negative ones count from the end
   index_select,  ///< the same, but negative indices are out of range
   gather,        ///< for each index the element of a value along a dimension, at the index's place in the others
@@ -102,6 +103,8 @@ constexpr bool is_shape(Op op) noexcept {
 }
 /// The same, and what repeats elements.
 constexpr bool is_movement(Op op) noexcept { return (op >= Op::unflatten && op <= Op::view) || op == Op::repeat_as; }
+/// plan/bind/products.cpp takes it out of a chain.
+constexpr bool is_product(Op op) noexcept { return op == Op::matmul || op == Op::conv2d; }
 /// Reads a value at places that the elements of another one name.
 constexpr bool is_indexing(Op op) noexcept { return op >= Op::take && op <= Op::gather; }
 /// The same, and what writes so.

@@ -24,6 +24,24 @@ std::string print_plain(double value) {
 
 bool is_leaf(const Node& node) { return node.op < Op::count; }
 
+// "2", or "(2, 1)" where height and width differ.
+std::string print_pair(const std::array<std::int32_t, 2>& pair) {
+  return pair[0] == pair[1] ? std::to_string(pair[0]) : fmt::format("({}, {})", pair[0], pair[1]);
+}
+
+// What a convolution has beside images and filters, but for what is the default.
+std::vector<std::string> print_windows(const Windows2d& windows) {
+  const Windows2d usual;
+  std::vector<std::string> items;
+  const auto add = [&](std::string_view name, const auto& pair, const auto& by_default) {
+    if (pair != by_default) items.push_back(fmt::format("{}={}", name, print_pair(pair)));
+  };
+  add("stride", windows.stride, usual.stride);
+  add("padding", windows.padding, usual.padding);
+  add("dilation", windows.dilation, usual.dilation);
+  return items;
+}
+
 // What reductions and shape operations have beside their arguments, as a call spells it. All axes, and what is the
 // default, go unsaid.
 std::vector<std::string> attributes(const Node& node) {
@@ -31,6 +49,7 @@ std::vector<std::string> attributes(const Node& node) {
   std::vector<std::string> items;
   const bool is_sum_to = is_reduction(node.op) && node.arity() == 2;
   if (is_sum_to || node.op == Op::expand_as || node.op == Op::reshape_as) return items;
+  if (node.op == Op::conv2d) return print_windows(shaping.windows);
   if (is_reduction(node.op) || node.op == Op::count) {
     if (shaping.axes.count > 0) items.push_back("axis=" + print_axes(shaping.axes));
     if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_plain(node.constant));

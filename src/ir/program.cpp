@@ -92,7 +92,7 @@ int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
   if (op == Op::cast || op == Op::count || op == Op::iota || op == Op::scale_tiles) return 1;
-  if (op == Op::cat || op == Op::matmul || is_indexing(op)) return 2;
+  if (op == Op::cat || is_product(op) || is_indexing(op)) return 2;
   if (op == Op::rand_like || op == Op::index_copy) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
@@ -152,7 +152,7 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat || node.op == Op::matmul || is_indexing(node.op) || is_placed(node.op);
+           node.op == Op::cat || is_product(node.op) || is_indexing(node.op) || is_placed(node.op);
   });
 }
 
@@ -340,6 +340,14 @@ Value Builder::matmul(Value left, Value right) {
   Node node;
   node.op = Op::matmul;
   node.args = {left, right, kNone};
+  return intern(node);
+}
+
+Value Builder::conv2d(Value images, Value filters, const Windows2d& windows) {
+  Node node;
+  node.op = Op::conv2d;
+  node.args = {images, filters, kNone};
+  node.shaping.windows = windows;
   return intern(node);
 }
 
@@ -544,7 +552,7 @@ Program Builder::finish() && {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     program_.reads_elsewhere_ = program_.reads_elsewhere_ || nodes[i].op == Op::cat || nodes[i].op == Op::repeat_as ||
                                 is_indexing(nodes[i].op) || is_placed(nodes[i].op);
-    program_.has_products_ = program_.has_products_ || nodes[i].op == Op::matmul;
+    program_.has_products_ = program_.has_products_ || is_product(nodes[i].op);
     if (!is_generated(nodes[i].op)) continue;
     nodes[i].ordinal = static_cast<int>(program_.operand_count());
     program_.generated_.push_back(static_cast<Value>(i));

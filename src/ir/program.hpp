@@ -47,12 +47,23 @@ struct Axes {
 /// Kinds of types, in the order in which one raises the other, as in PyTorch.
 enum class Category : std::uint8_t { truth, integer, floating };
 
-/// What reductions and shape operations have beside their arguments.
+/// How windows lie in images: numbers for the height and for the width.
+struct Windows2d {
+  std::array<std::int32_t, 2> stride = {1, 1};
+  std::array<std::int32_t, 2> padding = {0, 0};
+  std::array<std::int32_t, 2> dilation = {1, 1};
+
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 sees a 0 in what is defaulted
+  friend auto operator<=>(const Windows2d&, const Windows2d&) = default;
+};
+
+/// What reductions, shape operations and convolutions have beside their arguments.
 struct Shaping {
   Axes axes;             ///< of reductions; of unflatten and along: the one dimension
   bool keepdim = false;  ///< of reductions: the reduced dimensions stay, with one element
   std::array<std::int64_t, 2>
-      sizes{};  ///< unflatten: the two extents, one may be -1; flatten: first and last dimension
+      sizes{};             ///< unflatten: the two extents, one may be -1; flatten: first and last dimension
+  Windows2d windows = {};  ///< of conv2d
 
   // NOLINTNEXTLINE(modernize-use-nullptr): likewise
   friend auto operator<=>(const Shaping&, const Shaping&) = default;
@@ -66,7 +77,7 @@ struct Node {
   int ordinal = 0;
   double constant = 0;       ///< of constant; of var: the correction
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
-  Shaping shaping;           ///< of count, reductions, shape operations, cat, iota and what reads at indices
+  Shaping shaping;           ///< of count, reductions, shape operations, cat, iota, conv2d and what reads at indices
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
   /// part of what the node is: equal nodes may differ here. Of a node that several calls give, the first counts.
   std::string_view written = {};
@@ -287,6 +298,8 @@ class Builder {
   Value iota(Value other, int dim);
   /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
   Value matmul(Value left, Value right);
+  /// Images [N, C, H, W] with filters [K, C, R, S]: [N, K, OH, OW], as torch.nn.functional.conv2d without a bias.
+  Value conv2d(Value images, Value filters, const Windows2d& windows);
   /// Of take, index_select and gather: `value` along dimension `dim` at the positions that `index` holds.
   Value indexed(Op op, Value value, Value index, int dim);
   /// `destination` with `source` in the place of its elements along dimension `dim` at the positions that `index`

@@ -120,6 +120,8 @@ class Inference {
       case Op::matmul:
         return {type_of_product(arg(node, 0).dtype, arg(node, 1).dtype), std::max(arg(node, 0).rank, arg(node, 1).rank),
                 false};
+      case Op::conv2d:
+        return {type_of_product(arg(node, 0).dtype, arg(node, 1).dtype), 4, false};
       case Op::take:
       case Op::index_select:
         return {arg(node, 0).dtype, arg(node, 0).rank + arg(node, 1).rank - 1, false};
@@ -258,6 +260,7 @@ Category Builder::least_category(const Node& node) const {
     case Op::cat:
       return std::max(of(0), of(1));
     case Op::matmul:
+    case Op::conv2d:
       return std::max({of(0), of(1), Category::integer});
     case Op::constant:
     case Op::cast:

@@ -61,6 +61,7 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::along:
     case Op::cat:
     case Op::matmul:
+    case Op::conv2d:
     case Op::take:
     case Op::index_select:
     case Op::scale_tiles:

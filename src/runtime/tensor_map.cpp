@@ -28,20 +28,23 @@ int swizzle_of(int bytes) { return bytes == 128 ? abi::kSwizzle128 : bytes == 64
 }  // namespace
 
 TensorMap encode(const TensorBoxes& boxes) {
-  std::array<std::uint64_t, 3> extents{};
-  std::array<std::uint64_t, 2> strides{};
-  std::array<std::uint32_t, 3> box{};
+  std::array<std::uint64_t, 4> extents{};
+  std::array<std::uint64_t, 3> strides{};
+  std::array<std::uint32_t, 4> box{};
+  std::array<std::uint32_t, 4> steps{};
   std::ranges::copy(boxes.extents, extents.begin());
   std::ranges::copy(boxes.strides, strides.begin());
-  std::ranges::copy(boxes.box, box.begin());
-  constexpr std::array<std::uint32_t, 3> kSteps = {1, 1, 1};
+  std::ranges::copy(boxes.steps, steps.begin());
+  // The driver counts the elements between as well, and copies every so manieth of them: boxDim is N * elementStrides
+  // for N elements.
+  for (std::size_t d = 0; d < box.size(); ++d) box[d] = static_cast<std::uint32_t>(boxes.box[d] * boxes.steps[d]);
   constexpr int kNotInterleaved = 0;
   constexpr int kZeros = 0;
   TensorMap map{};
-  check(driver().tensor_map_encode_tiled(reinterpret_cast<CUtensorMap_st*>(&map), type_in_maps(boxes.dtype), 3,
-                                         const_cast<void*>(boxes.data), extents.data(), strides.data(), box.data(),
-                                         kSteps.data(), kNotInterleaved, swizzle_of(boxes.swizzle), abi::kPromote256,
-                                         kZeros),
+  check(driver().tensor_map_encode_tiled(reinterpret_cast<CUtensorMap_st*>(&map), type_in_maps(boxes.dtype),
+                                         static_cast<std::uint32_t>(boxes.rank), const_cast<void*>(boxes.data),
+                                         extents.data(), strides.data(), box.data(), steps.data(), kNotInterleaved,
+                                         swizzle_of(boxes.swizzle), abi::kPromote256, kZeros),
         "describe a tensor for copies of its boxes");
   return map;
 }

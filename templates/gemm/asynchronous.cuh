@@ -131,6 +131,28 @@ __device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.asy
 #endif
 //@end
 
+//@section pixel_maps : tensor_maps
+#if defined(__CUDACC__)
+// Channels of the pixels of a patch, which begins at (x, y) of an image: as load_box.
+__device__ __forceinline__ void load_pixels(unsigned target, const TensorMap& map, int channel, int x, int y, int image,
+                                            unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(
+          target),
+      "l"(&map), "r"(channel), "r"(x), "r"(y), "r"(image), "r"(barrier)
+      : "memory");
+}
+
+// And as store_box.
+__device__ __forceinline__ void store_pixels(const TensorMap& map, int channel, int x, int y, int image, unsigned source) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map),
+               "r"(channel), "r"(x), "r"(y), "r"(image), "r"(source)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+#endif
+//@end
+
 //@section products
 #if defined(__CUDACC__)
 // The matrix descriptor of an operand in shared memory with the 128-byte swizzle. `leading` and `stride` are in bytes.

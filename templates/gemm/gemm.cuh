@@ -4,6 +4,9 @@
 // products. Two blocks of a cluster have tiles one below the other and copy the right operand's tile for each other. Two products of one left factor share
 // a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
 //
+// The left factor of a convolution is the images (kWindows). A row of a tile is a pixel of the result, and all of them are a patch of pixels beside and below
+// each other. What one pixel of the filters meets is a box of the images then, and zeros where that lies outside. Boxes of the result are halves of patches.
+//
 // Codegen writes in front of this: the constants, Params, `multiply` (one wgmma), `load_input`, `input_at` and `store_result` (what has the result's size), `row_vector` and
 // `column_vector` (what has one value per column or row of the result), `host_chain`, and where the chain has reductions `combined` and `neutral`.
 //
@@ -76,16 +79,27 @@ struct Ring {
   }
 };
 
+//@if kWindows
+// A tile of the result: the first row within its patch, and where the patch begins.
+struct Tile {
+  int row, column, x, y, image;
+};
+//@else
 // The first row and column of a tile of the result.
 struct Tile {
   int row, column, batch;
 };
+//@endif
 
 // Tiles in bands of p.band rows of clusters, column by column: what runs at one time shares its operands in the L2 cache.
 __device__ __forceinline__ Tile tile_of(const Params& p, int index, unsigned rank) {
+//@if kWindows
+  const int left = index;
+//@else
   const int in_batch = p.cluster_rows * p.tile_columns;
   const int batch = index / in_batch;
   const int left = index - batch * in_batch;
+//@endif
   const int of_a_band = p.band * p.tile_columns;
   const int band = left / of_a_band;
   const int first = band * p.band;
@@ -93,20 +107,68 @@ __device__ __forceinline__ Tile tile_of(const Params& p, int index, unsigned ran
   const int within = left - band * of_a_band;
   const int column = within / rows;
   const int row = first + (within - column * rows);
+//@if kWindows
+  const int patch = row * kCluster + static_cast<int>(rank);
+  const int patches = patch / p.patches_across;  // above it
+  const int images = patches / p.patches_down;
+  return Tile{0, column * kResultN, (patch - patches * p.patches_across) << p.width_shift,
+              (patches - images * p.patches_down) << p.height_shift, images * (kTileM >> p.width_shift >> p.height_shift)};
+//@else
   return Tile{(row * kCluster + static_cast<int>(rank)) * kTileM, column * kResultN, batch};
+//@endif
 }
 
+//@if kWindows
+// Of an image of the result.
+struct Pixel {
+  int x, y, image;
+};
+
+// That of a row of a patch: the next row has the next pixel along the width, and then along the height.
+__device__ __forceinline__ Pixel pixel_of(const Params& p, const Tile& tile, int row) {
+  const int above = row >> p.width_shift;
+  return Pixel{tile.x + (row & ((1 << p.width_shift) - 1)), tile.y + (above & ((1 << p.height_shift) - 1)),
+               tile.image + (above >> p.height_shift)};
+}
+
+// What the next stage has: channels of a pixel of the filters, and where the patch's windows have that pixel.
+struct FilterPixel {
+  int channel, number, column, x, y, first_x;
+  __device__ __forceinline__ FilterPixel(const Params& p, const Tile& tile)
+      : channel(0), number(0), column(0), x(tile.x * p.stride_x - p.padding_x), y(tile.y * p.stride_y - p.padding_y), first_x(x) {}
+  __device__ __forceinline__ void next(const Params& p) {
+    channel += kTileK;
+    if (channel < p.channels) return;
+    channel = 0;
+    ++number;
+    ++column;
+    x += p.dilation_x;
+    if (column < p.filter_width) return;
+    column = 0;
+    x = first_x;
+    y += p.dilation_y;
+  }
+};
+
+//@endif
 // The copying warp group's one thread.
 __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, Barriers barriers, unsigned rank) {
   Ring<kStages> ring;
   for (int index = static_cast<int>(blockIdx.x) / kCluster; index < p.tiles; index += static_cast<int>(gridDim.x) / kCluster) {
     const Tile tile = tile_of(p, index, rank);
+//@if kWindows
+    FilterPixel pixel(p, tile);
+//@endif
     for (int block = 0; block < p.k_blocks; ++block, ring.next()) {
       wait_barrier(barriers.empty(ring.at), ring.parity ^ 1u);
       const unsigned full = barriers.full(ring.at);
       const unsigned left = shared + ring.at * kStageBytes;
       const unsigned right = left + kLeftBytes;
       expect_bytes(full, kStageBytes);
+//@if kWindows
+      const int k = pixel.channel;
+      load_pixels(left, p.left, k, pixel.x, pixel.y, tile.image, full);
+//@else
       const int k = block * kTileK;
       if constexpr (kLeftTransposed) {
 #pragma unroll
@@ -114,6 +176,7 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
       } else {
         load_box(left, p.left, k, tile.row, tile.batch, full);
       }
+//@endif
       constexpr int kShare = kTileN / kCluster;  // of the right tile, that this block copies: the columns of each product stand together
       constexpr int kBox = kRightTransposed ? 64 : kShare < kResultN ? kShare : kResultN;
 #pragma unroll
@@ -122,13 +185,16 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
         const TensorMap& factor = p.right[at / kResultN];
         const int n = tile.column + at % kResultN;
         const int x = kRightTransposed ? n : k;
-        const int y = kRightTransposed ? k : n;
+        const int y = /*@if kWindows*/pixel.number/*@endif*//*@if !kWindows*/kRightTransposed ? k : n/*@endif*/;
         if constexpr (kCluster == 2) {
-          load_box_to_both(right + at * 128, factor, x, y, tile.batch, full);
+          load_box_to_both(right + at * 128, factor, x, y, /*@if kWindows*/n/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, full);
         } else {
-          load_box(right + at * 128, factor, x, y, tile.batch, full);
+          load_box(right + at * 128, factor, x, y, /*@if kWindows*/n/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, full);
         }
       }
+//@if kWindows
+      pixel.next(p);
+//@endif
     }
   }
 }
@@ -173,7 +239,7 @@ struct Multiplier {
 #pragma unroll
       for (int i = 0; i < (kResultN + 127) / 128; ++i) {
         const int column = tile.column + i * 128 + thread;
-        row_values[v][i] = column < p.n ? row_vector(p, v, tile.batch, column) : 0.0f;
+        row_values[v][i] = column < p.n ? row_vector(p, v, /*@if kWindows*/0/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, column) : 0.0f;
       }
     }
 //@endif
@@ -310,9 +376,16 @@ struct Multiplier {
     expect_bytes(barrier, kInputBytes);
     const int row = tile.row + subtile / (kResultN / kSubtileColumns) * 64;
     const int column = tile.column + subtile % (kResultN / kSubtileColumns) * kSubtileColumns;
+//@if kWindows
+    const Pixel first = pixel_of(p, tile, row);
+//@endif
 #pragma unroll
     for (int i = 0; i < kTileInputs; ++i) {
+//@if kWindows
+      load_pixels(slots + into * kSlotBytes + input_at(i), p.inputs[i], column, first.x, first.y, first.image, barrier);
+//@else
       load_box(slots + into * kSlotBytes + input_at(i), p.inputs[i], column, row, tile.batch, barrier);
+//@endif
     }
   }
 
@@ -551,7 +624,12 @@ struct Multiplier {
     write_columns<kBlock>(tile, first);
 //@endif
     if (thread == 0) {
+//@if kWindows
+      const Pixel pixel = pixel_of(p, tile, tile.row + kBlock * 64);
+      store_pixels(p.result, tile.column + first, pixel.x, pixel.y, pixel.image, address + kResultAt);
+//@else
       store_box(p.result, tile.column + first, tile.row + kBlock * 64, tile.batch, address + kResultAt);
+//@endif
 //@if kTileInputs > 0
       // The slot before this one is free when its store has read it: operands of kSlots - 1 sub-tiles further go there.
       wait_stores_read<1>();

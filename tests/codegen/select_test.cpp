@@ -47,6 +47,10 @@ TEST(Select, ConstantsComeFromWhatStays) {
             "constexpr int kMore = 2;\nyes\n");
 }
 
+TEST(Select, ConstantsOfConditionsAloneGo) {
+  EXPECT_EQ(rest_of("//@let kMore = kSteps == 3\n//@if kMore\nyes\n//@endif\n"), "yes\n");
+}
+
 TEST(Select, RefusesWhatItCannotResolve) {
   for (const std::string text :
        {"//@if kUnknown\n//@endif\n", "//@if sizeof(int) == 4\n//@endif\n", "//@if kSteps >\n//@endif\n",

@@ -1,4 +1,4 @@
-// Runs the emitted text of a product on the CPU. For gemm_test.cpp and warp_gemm_test.cpp.
+// Runs the emitted text of a product on the CPU. For gemm_test.cpp, warp_gemm_test.cpp and convolution_test.cpp.
 #pragma once
 
 #include <cstring>
@@ -14,15 +14,21 @@ namespace epifuse::test {
 
 inline std::string source_of(const GemmProblem& problem) { return problem.source(codegen::Compilers::both); }
 
-/// Launches a plan. What went wrong, or nothing. `late`: asynchronous work is done as late as it may be, else as early.
-inline std::optional<std::string> run_plan(const ir::Program& chain, const plan::GemmPlan& plan,
-                                           const CompiledText& text, bool late) {
+/// What went wrong, or nothing. `late`: asynchronous work is done as late as it may be, else as early.
+inline std::optional<std::string> run(const plan::GemmPlan& plan, const ir::Program& chain, const CompiledText& text,
+                                      bool late) {
   std::vector<codegen::EncodedMap> maps;
   for (const plan::GemmMap& map : plan.maps) {
-    shim::HostMap host{static_cast<const unsigned char*>(map.data), {},          {}, {}, map.swizzle,
-                       static_cast<int>(size_of(map.dtype)),        late ? 1 : 0};
-    for (std::size_t i = 0; i < 3; ++i) host.extents[i] = map.extents[i], host.box[i] = map.box[i];
-    for (std::size_t i = 0; i < 2; ++i) host.strides[i] = map.strides[i];
+    shim::HostMap host{.data = static_cast<const unsigned char*>(map.data),
+                       .swizzle = map.swizzle,
+                       .bytes = static_cast<int>(size_of(map.dtype)),
+                       .late = late ? 1 : 0};
+    for (std::size_t i = 0; i < 4; ++i) {
+      host.extents[i] = map.extents[i];
+      host.steps[i] = map.steps[i];
+      host.box[i] = map.box[i] * map.steps[i];
+    }
+    for (std::size_t i = 0; i < 3; ++i) host.strides[i] = map.strides[i];
     maps.emplace_back();
     std::memcpy(maps.back().data(), &host, sizeof host);
   }
@@ -34,10 +40,10 @@ inline std::optional<std::string> run_plan(const ir::Program& chain, const plan:
                   params);
 }
 
-/// The same, and whether the result is right.
+/// The same, and what is wrong with the result.
 inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& text, bool late) {
   problem.reset();
-  const auto wrong = run_plan(problem.program(), problem.plan(), text, late);
+  const auto wrong = run(problem.plan(), problem.program(), text, late);
   return wrong ? wrong : problem.judge();
 }
 

@@ -112,7 +112,7 @@ class HostedProblem {
   std::optional<std::string> run(plan::Inside& inside, const CompiledText& compiled, bool late) {
     std::vector<std::byte> partials(static_cast<std::size_t>(inside.plan.partial_bytes()), std::byte{0xff});
     inside.plan.workspace = partials.data();
-    if (const auto wrong = run_plan(inside.chain(), inside.plan, compiled, late)) return wrong;
+    if (const auto wrong = test::run(inside.plan, inside.chain(), compiled, late)) return wrong;
     for (const plan::Finish& finish : inside.hosted.finishes) {
       const auto operands = inside.operands(finish, partials.data(), views_);
       const Epilogue tail = as_written(ir::print(finish.program));

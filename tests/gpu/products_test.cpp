@@ -15,6 +15,7 @@
 #include "runtime/device.hpp"
 #include "runtime/module.hpp"
 #include "support/as_written.hpp"
+#include "support/convolutions.hpp"
 #include "support/gemm_problem.hpp"
 #include "support/products.hpp"
 #include "support/random.hpp"
@@ -219,6 +220,43 @@ TEST_F(WarpProducts, AreTheChainsOfSumsOfProducts) {
                         << ", EPIFUSE_TEST_SEED=" << seed;
   }
   EXPECT_EQ(tiles.size(), 3U) << "every tile was drawn";
+}
+
+// In one kernel with the chain where its GPU is of sm_90, and else behind a copy of the windows.
+TEST_F(Products, OfWindowsAreTheDefinition) {
+  const std::uint64_t seed = test_seed(32);
+  Random seeds(seed);
+  Engine engine(Device::cuda(0));
+  constexpr int kCases = 120;
+  int refused = 0;
+  for (int i = 0; i < kCases; ++i) {
+    Random random(seeds.bits());
+    const ConvolutionTypes types = random.pick({ConvolutionTypes{DType::bf16, DType::bf16, DType::bf16},
+                                                ConvolutionTypes{DType::f16, DType::f32, DType::f16},
+                                                ConvolutionTypes{DType::f8e4m3, DType::bf16, DType::bf16},
+                                                ConvolutionTypes{DType::f32, DType::f32, DType::f32}});
+    const ConvolutionChain& chain = kConvolutionChains[i % static_cast<int>(std::size(kConvolutionChains))];
+    const bool is_tiled = random.percent(70);
+    ConvolutionProblem problem(chain, is_tiled ? drawn_for_tiles(random, types) : drawn_in_any_layout(random), types,
+                               random);
+    std::optional<std::string> wrong;
+    try {
+      // Apart from the chain a convolution is rounded to its type, and tensor cores keep few bits of float8 sums.
+      wrong = problem.judge_on(engine, types.factor == DType::f32 ? 0 : 0x1p-8);
+    } catch (const Error& error) {
+      // As above, of 8-bit types.
+      ASSERT_EQ(error.code(), ErrorCode::unsupported) << error.what() << "\n" << problem.text();
+      ++refused;
+    }
+    ASSERT_FALSE(wrong) << *wrong << "\n" << problem.text() << ", case " << i << ", EPIFUSE_TEST_SEED=" << seed;
+  }
+  const std::uint64_t hosted = hosted_launches(engine);
+  std::printf("%d convolutions: %llu in one kernel, %d refused\n", kCases, static_cast<unsigned long long>(hosted),
+              refused);
+  EXPECT_LT(refused, kCases / 4);
+  if (runtime::device_info(0).architecture == 90) {
+    EXPECT_GE(hosted, 30U);
+  }
 }
 
 TEST_F(Products, OfTilesAreSumsOfProducts) { run(ProductCase::Drawn::for_tiles, 150, 50); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <epifuse/epifuse.hpp>
@@ -197,13 +198,13 @@ TEST(GemmMaps, SayWhatTmaCopies) {
   const GemmPlan plan = work.plan(left, right);
   EXPECT_TRUE(plan.gemm_class.left_transposed);
   EXPECT_FALSE(plan.gemm_class.right_transposed);
-  EXPECT_EQ(plan.maps[0].extents, (std::array<std::int64_t, 3>{256, 64, 1}));
+  EXPECT_EQ(plan.maps[0].extents, (std::array<std::int64_t, 4>{256, 64, 1, 1}));
   EXPECT_EQ(plan.maps[0].strides[0], 264 * 2);
-  EXPECT_EQ(plan.maps[0].box, (std::array<int, 3>{64, 64, 1}));
-  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 3>{64, 512, 1}));
+  EXPECT_EQ(plan.maps[0].box, (std::array<int, 4>{64, 64, 1, 1}));
+  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 4>{64, 512, 1, 1}));
   EXPECT_EQ(plan.maps[1].strides[0], 72 * 2);
   EXPECT_EQ(plan.maps[1].box[1], plan.gemm_class.tile_columns() / plan.gemm_class.cluster());
-  EXPECT_EQ(plan.maps[2].box, (std::array<int, 3>{32, 64, 1}));
+  EXPECT_EQ(plan.maps[2].box, (std::array<int, 4>{32, 64, 1, 1}));
   EXPECT_EQ(plan.maps[2].swizzle, 64);
 }
 
@@ -360,6 +361,83 @@ TEST(GemmText, SaysWhatRunsWhere) {
   for (const char* expected : {"a quarter for each of four warps", "waves of 82 multiprocessors, with 2 of them each",
                                "r (bf16): a value for each element: by cp.async"})
     EXPECT_NE(of_warps.find(expected), std::string::npos) << expected << "\n" << of_warps;
+}
+
+// Images and filters channels-last, and the result likewise.
+struct Convolved {
+  Dims images = {8, 64, 56, 56}, filters = {128, 64, 3, 3};
+  std::string chain = "relu(conv2d(x, w, padding=1))";
+  std::vector<TensorView> operands = {};
+  int architecture = 90;
+  DType type = kBf16;
+
+  static TensorView nhwc(DType type, const Dims& shape) { return {nullptr, type, shape, channels_last(shape)}; }
+  std::variant<Inside, std::string> plan() const { return plan({nhwc(type, images), nhwc(type, filters)}); }
+  std::variant<Inside, std::string> plan(std::vector<TensorView> inputs) const {
+    const Epilogue tail = Epilogue::parse(chain);
+    inputs.insert(inputs.end(), operands.begin(), operands.end());
+    const WithoutProducts split = split_products(tail.program(), inputs, Views::abstract);
+    const Dims shape = split.products[0].shape;
+    const OutputView out(nullptr, type, shape, channels_last(shape));
+    return plan_inside(split, std::span(&out, 1), inputs, Machine(architecture));
+  }
+  std::string refusal() const { return std::get<std::string>(plan()); }
+};
+
+TEST(GemmConvolutions, HavePatchesThatFitTheResult) {
+  const auto patch = [](const Dims& images, const std::string& chain) {
+    const auto planned = Convolved{.images = images, .filters = {128, 64, 3, 3}, .chain = chain}.plan();
+    const Convolution& of = *std::get<Inside>(planned).plan.convolution;
+    return Dims{of.patch.images, of.patch.height, of.patch.width, of.patches()};
+  };
+  EXPECT_EQ(patch({8, 64, 64, 64}, "conv2d(x, w, padding=1)"), (Dims{1, 8, 16, 8 * 32})) << "as square as can be";
+  EXPECT_EQ(patch({8, 64, 1, 512}, "conv2d(x, w, padding=1)"), (Dims{1, 1, 128, 8 * 4}));
+  EXPECT_EQ(patch({64, 64, 7, 7}, "conv2d(x, w, padding=1)"), (Dims{16, 1, 8, 28})) << "of several images";
+  EXPECT_EQ(patch({128, 64, 3, 3}, "conv2d(x, w)"), (Dims{128, 1, 1, 1})) << "one pixel of each";
+  EXPECT_EQ(patch({1, 64, 1, 1024}, "conv2d(x, w, stride=(1, 8), padding=1)")[2], 32)
+      << "a box reaches over 256 pixels";
+}
+
+TEST(GemmConvolutions, SayWhatTmaCopies) {
+  const auto planned = Convolved{.chain = "conv2d(x, w, stride=(2, 1), padding=1) + r",
+                                 .operands = {Convolved::nhwc(DType::f32, {8, 128, 28, 56})}}
+                           .plan();
+  const GemmPlan& plan = std::get<Inside>(planned).plan;
+  const Patch& patch = plan.convolution->patch;
+  EXPECT_EQ(plan.depth, 9 * 64);
+  ASSERT_EQ(plan.maps.size(), 4U) << "images, filters, the result, and r";
+  EXPECT_EQ(plan.maps[0].extents, (std::array<std::int64_t, 4>{64, 56, 56, 8}));
+  EXPECT_EQ(plan.maps[0].strides, (std::array<std::int64_t, 3>{128, 56 * 128, 56 * 56 * 128}));
+  EXPECT_EQ(plan.maps[0].box, (std::array<int, 4>{64, patch.width, patch.height, patch.images}));
+  EXPECT_EQ(plan.maps[0].steps, (std::array<int, 4>{1, 1, 2, 1}));
+  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 4>{64, 9, 128, 1})) << "a plane for each pixel of filters";
+  EXPECT_EQ(plan.maps[1].strides[0], 128);
+  EXPECT_EQ(plan.maps[1].box, (std::array<int, 4>{64, 1, 128, 1}));
+  const Patch half = patch.halved();
+  EXPECT_EQ(half.pixels(), 64);
+  EXPECT_EQ(plan.maps[2].box, (std::array<int, 4>{32, half.width, half.height, half.images}));
+  EXPECT_EQ(plan.maps[3].swizzle, 128) << "of f32";
+}
+
+TEST(GemmConvolutions, RefusalsNameWhatDoesNotFit) {
+  const auto says = [](const Convolved& of, const std::string& words) {
+    EXPECT_NE(of.refusal().find(words), std::string::npos) << of.refusal();
+  };
+  says({.architecture = 80}, "a convolution that hosts a chain needs the tensor cores of sm_90; this is sm_80");
+  says({.type = DType::f32}, "the convolution has factors of f32 and f32");
+  says({.images = {8, 3, 56, 56}, .filters = {64, 3, 3, 3}}, "'images' has 3 channels");
+  says({.images = {8, 64, 90, 90}, .chain = "conv2d(x, w, stride=9)"}, "every 8th pixel at most");
+  says({.chain = "conv2d(x, w, padding=1) * c", .operands = {dense(kBf16, {8, 1, 56, 56})}},
+       "operand 'c' has one value for all channels of the convolution's result");
+  says({.chain = "conv2d(x, w, padding=1) * c", .operands = {dense(kBf16, {8, 128, 1, 1})}},
+       "operand 'c' has one value for all rows of the convolution's result");
+  says({.chain = "softmax(conv2d(x, w, padding=1), 1)"}, "reductions");
+  says({.chain = "permute(conv2d(x, w, padding=1), (0, 2, 3, 1))"}, "");
+  const Convolved row_major;
+  const auto planned = row_major.plan({dense(kBf16, row_major.images), dense(kBf16, row_major.filters)});
+  EXPECT_NE(std::get<std::string>(planned).find("'images' has 64 channels and, channels last, strides"),
+            std::string::npos)
+      << std::get<std::string>(planned);
 }
 
 }  // namespace

@@ -87,10 +87,10 @@ class Asynchronous {
 
   // ---- copies
 
-  void load(unsigned target, const HostMap& map, const int (&at)[3], unsigned barrier, bool both) {
+  void load(unsigned target, const HostMap& map, const int (&at)[4], unsigned barrier, bool both) {
     if (map.box[0] * map.bytes != map.swizzle)
       cluster.fail("rows of a box have %d bytes, its swizzle %d", map.box[0] * map.bytes, map.swizzle);
-    const Copy copy{target, map, {at[0], at[1], at[2]}, barrier, cluster.rank(), both};
+    const Copy copy{target, map, {at[0], at[1], at[2], at[3]}, barrier, cluster.rank(), both};
     if (map.late != 0) {
       copies_.push_back(copy);
     } else {
@@ -98,13 +98,13 @@ class Asynchronous {
     }
     idle_ = 0;
   }
-  void store(const HostMap& map, const int (&at)[3], unsigned source) {
-    for (int i = 0; i < map.box[0] * map.box[1] * map.bytes; i += 16) {
+  void store(const HostMap& map, const int (&at)[4], unsigned source) {
+    for (int i = 0; i < bytes_of_box(map); i += 16) {
       const unsigned writer = block().written[(source - kBase + static_cast<unsigned>(i)) / 16];
       if (writer != 0)
         cluster.fail("a copy from shared memory that thread %u wrote and did not show to copies", writer - 1);
     }
-    stores_.push_back({source, map, {at[0], at[1], at[2]}, cluster.rank(), cluster.thread()});
+    stores_.push_back({source, map, {at[0], at[1], at[2], at[3]}, cluster.rank(), cluster.thread()});
     if (map.late == 0) wait_stores(0);
   }
   void wait_stores(std::size_t left) {
@@ -176,14 +176,14 @@ class Asynchronous {
   struct Copy {
     unsigned target;
     HostMap map;
-    int at[3];
+    int at[4];
     unsigned barrier, rank;
     bool both;
   };
   struct Store {
     unsigned source;
     HostMap map;
-    int at[3];
+    int at[4];
     unsigned rank, thread;
   };
   struct Products {
@@ -224,18 +224,27 @@ class Asynchronous {
   static unsigned swizzled(unsigned address, int swizzle) {
     return address ^ ((address >> 7 & static_cast<unsigned>(swizzle / 16 - 1)) << 4);
   }
-  // Each element of a box that lies in the tensor, with its address in shared memory; the others with null.
+  // Of a box along a dimension: every so manieth of its elements is copied.
+  static int copied(const HostMap& map, int dimension) {
+    return (map.box[dimension] + map.steps[dimension] - 1) / map.steps[dimension];
+  }
+  static int bytes_of_box(const HostMap& map) {
+    return copied(map, 0) * copied(map, 1) * copied(map, 2) * copied(map, 3) * map.bytes;
+  }
+  // Each element that is copied and lies in the tensor, with its address in shared memory; the others with null.
   template <class Visit>
-  static void visit(const HostMap& map, const int (&at)[3], unsigned base, const Visit& visit) {
-    for (int y = 0; y < map.box[1]; ++y) {
-      for (int x = 0; x < map.box[0]; ++x) {
-        const long long place[3] = {at[0] + x, at[1] + y, at[2]};
-        const bool inside = place[0] >= 0 && place[0] < map.extents[0] && place[1] >= 0 && place[1] < map.extents[1] &&
-                            place[2] >= 0 && place[2] < map.extents[2];
-        const unsigned char* data =
-            map.data + place[0] * map.bytes + place[1] * map.strides[0] + place[2] * map.strides[1];
-        visit(swizzled(base + static_cast<unsigned>((y * map.box[0] + x) * map.bytes), map.swizzle),
-              inside ? data : nullptr);
+  static void visit(const HostMap& map, const int (&at)[4], unsigned base, const Visit& visit) {
+    unsigned address = base;
+    const auto is_inside = [&](int d, long long place) { return place >= 0 && place < map.extents[d]; };
+    const auto end = [&](int d) { return at[d] + map.box[d]; };
+    for (long long w = at[3]; w < end(3); w += map.steps[3]) {
+      for (long long z = at[2]; z < end(2); z += map.steps[2]) {
+        for (long long y = at[1]; y < end(1); y += map.steps[1]) {
+          const bool has_row = is_inside(3, w) && is_inside(2, z) && is_inside(1, y);
+          const unsigned char* row = map.data + w * map.strides[2] + z * map.strides[1] + y * map.strides[0];
+          for (long long x = at[0]; x < end(0); x += map.steps[0], address += static_cast<unsigned>(map.bytes))
+            visit(swizzled(address, map.swizzle), has_row && is_inside(0, x) ? row + x * map.bytes : nullptr);
+        }
       }
     }
   }
@@ -247,7 +256,7 @@ class Asynchronous {
                     static_cast<std::size_t>(copy.map.bytes));
       });
       Barrier& barrier = find(rank, copy.barrier);
-      barrier.bytes -= copy.map.box[0] * copy.map.box[1] * copy.map.bytes;
+      barrier.bytes -= bytes_of_box(copy.map);
       settle(barrier);
     }
   }
@@ -359,15 +368,23 @@ template <class Map>
 void prefetch_map(const Map&) {}
 template <class Map>
 void load_box(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
-  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z}, barrier, false);
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, false);
 }
 template <class Map>
 void load_box_to_both(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
-  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z}, barrier, true);
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, true);
 }
 template <class Map>
 void store_box(const Map& map, int x, int y, int z, unsigned source) {
-  epifuse::shim::asynchronous.store(epifuse::shim::host_map(map), {x, y, z}, source);
+  epifuse::shim::asynchronous.store(epifuse::shim::host_map(map), {x, y, z, 0}, source);
+}
+template <class Map>
+void load_pixels(unsigned target, const Map& map, int channel, int x, int y, int image, unsigned barrier) {
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {channel, x, y, image}, barrier, false);
+}
+template <class Map>
+void store_pixels(const Map& map, int channel, int x, int y, int image, unsigned source) {
+  epifuse::shim::asynchronous.store(epifuse::shim::host_map(map), {channel, x, y, image}, source);
 }
 template <int kLeft>
 void wait_stores_read() {

@@ -7,8 +7,8 @@ namespace epifuse::shim {
 /// What the 128 bytes of a tensor map hold here.
 struct HostMap {
   const unsigned char* data;
-  long long extents[3], strides[2];  // as runtime::TensorBoxes
-  int box[3];
+  long long extents[4] = {}, strides[3] = {};  // as the driver takes them, and of what is not there 1, or any
+  int box[4] = {}, steps[4] = {};              // likewise: a box counts the elements between steps, too
   int swizzle;
   int bytes;  ///< of an element
   int late;   ///< when copies by it, and products of the launch, are done

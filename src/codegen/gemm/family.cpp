@@ -1,6 +1,7 @@
 // What both families say alike, and which one a class is of.
 #include "codegen/gemm/family.hpp"
 
+#include <bit>
 #include <variant>
 
 #include "codegen/chain.hpp"
@@ -55,8 +56,18 @@ std::vector<std::int64_t> numbers_of(const plan::GemmPlan& plan) {
   if (plan.gemm_class.warp_tile() != nullptr)
     return {plan.rows, plan.columns, plan.depth, plan.cluster_rows, plan.tile_columns, plan.band};
   const int depth = plan.gemm_class.depth();
-  return {plan.rows,  plan.columns, (plan.depth + depth - 1) / depth, plan.cluster_rows, plan.tile_columns,
-          plan.tiles, plan.band};
+  std::vector<std::int64_t> numbers = {plan.rows,         plan.columns,      (plan.depth + depth - 1) / depth,
+                                       plan.cluster_rows, plan.tile_columns, plan.tiles,
+                                       plan.band};
+  if (plan.convolution) {
+    const plan::Convolution& of = *plan.convolution;
+    const auto& [stride, padding, dilation] = of.windows;
+    const auto shift = [](int extent) { return std::countr_zero(static_cast<unsigned>(extent)); };
+    numbers.insert(numbers.end(),
+                   {of.channels, of.filter_width, of.patches_across(), of.patches_down(), shift(of.patch.width),
+                    shift(of.patch.height), stride[1], stride[0], padding[1], padding[0], dilation[1], dilation[0]});
+  }
+  return numbers;
 }
 
 }  // namespace epifuse::codegen

@@ -28,11 +28,15 @@ class WarpGroups : public Family {
     add(out, "bool", "kIntegers", is_integer(), "sums are integers");
     add(out, "int", "kInputBytes", made_.input_bytes(), "of a sub-tile of all operands with a value for each element");
     add_layout(out);
+    out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
     return out + "\n";
   }
 
   std::vector<std::string_view> instructions() const override {
-    return {"gemm_layout", "shared_barriers", "clusters", "tensor_maps", "matrices", "products"};
+    std::vector<std::string_view> all = {"gemm_layout", "shared_barriers", "clusters", "tensor_maps"};
+    if (made_.has_windows) all.emplace_back("pixel_maps");
+    all.insert(all.end(), {"matrices", "products"});
+    return all;
   }
   std::string_view boxes() const override { return "boxes"; }
   std::string_view skeleton() const override { return "gemm"; }
@@ -40,6 +44,14 @@ class WarpGroups : public Family {
   std::string_view tensor_name() const override { return "TensorMap"; }
   std::string tensor() const override { return {}; }
   std::string_view numbers() const override {
+    if (made_.has_windows)
+      return "  int m, n;  // rows of all patches, and channels of the result\n  int k_blocks;  // tiles along the "
+             "depth\n"
+             "  int cluster_rows, tile_columns, tiles;\n  int band;  // rows of clusters\n"
+             "  int channels, filter_width;  // of the images, and of the filters in pixels\n"
+             "  int patches_across, patches_down;  // of an image of the result\n"
+             "  int width_shift, height_shift;  // a patch has 1 << these pixels\n"
+             "  int stride_x, stride_y, padding_x, padding_y, dilation_x, dilation_y;\n";
     return "  int m, n;  // of the result\n  int k_blocks;  // tiles along the depth\n"
            "  int cluster_rows, tile_columns, tiles;  // of a batch, and of all\n  int band;  // rows of clusters\n";
   }

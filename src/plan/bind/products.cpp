@@ -61,7 +61,7 @@ class ProductSplitter {
     std::vector<ir::Value> writes;
     for (const ir::Result& result : program_.results()) writes.push_back(result.value);
     std::vector<bool> is_product;
-    for (const Node& n : program_.nodes()) is_product.push_back(n.op == Op::matmul);
+    for (const Node& n : program_.nodes()) is_product.push_back(ir::is_product(n.op));
     needed_ = needed_for(program_, writes, is_product);
   }
 
@@ -69,7 +69,7 @@ class ProductSplitter {
   // a product reads it.
   void declare() {
     for (std::size_t i = 0; i < needed_.size(); ++i) {
-      if (!needed_[i] || program_.nodes()[i].op != Op::matmul) continue;
+      if (!needed_[i] || !ir::is_product(program_.nodes()[i].op)) continue;
       reads_.push_back({true, products_.size()});
       names_.push_back(product_name());
       products_.push_back(product_of(static_cast<ir::Value>(i)));
@@ -106,7 +106,7 @@ class ProductSplitter {
 
   ir::Value copy(std::size_t i, const std::vector<ir::Value>& copies) {
     const Node& n = program_.nodes()[i];
-    if (n.op == Op::matmul) return builder_.input(names_[next_product_++]);
+    if (ir::is_product(n.op)) return builder_.input(names_[next_product_++]);
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
     if (is_elementwise_ && (n.op == Op::unflatten || n.op == Op::flatten))
@@ -117,13 +117,15 @@ class ProductSplitter {
   Product product_of(ir::Value value) const {
     const Node& n = node(value);
     Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}};
+    if (n.op == Op::conv2d) product.windows = n.shaping.windows;
     check_types(n, product.left.dtype, product.right.dtype);
-    check_sums(n, product.left);
+    check_sums(n, product);
     product.dtype = ir::type_of_product(product.left.dtype, product.right.dtype);
     const bool is_linear = n.written == "linear" && node(n.args[1]).op == Op::view;
     product.text =
-        is_linear ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
-                  : fmt::format("{} @ {}", product.left.text, product.right.text);
+        product.windows ? fmt::format("conv2d({}, {})", product.left.text, product.right.text)
+        : is_linear ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
+                    : fmt::format("{} @ {}", product.left.text, product.right.text);
     return product;
   }
 
@@ -139,9 +141,11 @@ class ProductSplitter {
   }
 
   // i32 holds every sum of so many products of i8.
-  static void check_sums(const Node& n, const Factor& left) {
+  static void check_sums(const Node& n, const Product& product) {
     constexpr std::int64_t kMostDepth = (std::int64_t{1} << 31) / (std::int64_t{128} * 128) - 1;
-    const std::int64_t depth = left.shape[left.shape.size() - 1];
+    const Factor& left = product.left;
+    std::int64_t depth = left.shape[left.shape.size() - 1];
+    if (product.windows) depth = product.right.shape[1] * product.right.shape[2] * product.right.shape[3];
     if (left.dtype != DType::i8 || depth <= kMostDepth) return;
     fail(unsupported, "'{}' sums {} products of i8, which i32 may not hold; at most {} can be summed",
          ir::written_name(n), depth, kMostDepth);
@@ -207,6 +211,22 @@ TensorView Factor::view(std::span<const TensorView> inputs) const {
   return {data == nullptr ? nullptr : data + offset, dtype, shape, strides};
 }
 
+std::optional<std::int64_t> merged_stride(const Dims& shape, const Dims& strides, int first, int last) {
+  std::optional<std::int64_t> innermost;
+  std::int64_t next = 0;
+  for (int d = last; d-- > first;) {
+    if (shape[d] == 1) continue;
+    if (innermost && strides[d] != next) return std::nullopt;
+    if (!innermost) innermost = strides[d];
+    next = strides[d] * shape[d];
+  }
+  return innermost.value_or(0);
+}
+
+TensorView Product::result(DType type) const {
+  return {nullptr, type, shape, windows ? channels_last(shape) : row_major(shape)};
+}
+
 TensorView WithoutProducts::Read::of(std::span<const TensorView> inputs) const {
   return view ? view->view(inputs) : inputs[index];
 }
@@ -225,11 +245,48 @@ WithoutProducts split_products(const ir::Program& program, std::span<const Tenso
 
 std::vector<TensorView> abstract_results(const WithoutProducts& split) {
   std::vector<TensorView> results;
-  for (const Product& product : split.products) results.emplace_back(nullptr, product.dtype, product.shape);
+  for (const Product& product : split.products) results.push_back(product.result(product.dtype));
   return results;
 }
 
+namespace {
+
+// How many windows stand beside each other, whose elements are a dilation apart.
+std::int64_t window_count(const ir::Node& node, std::size_t along, std::int64_t pixels, std::int64_t size) {
+  const ir::Windows2d& windows = node.shaping.windows;
+  const std::int64_t padded = pixels + 2 * std::int64_t{windows.padding[along]};
+  const std::int64_t reach = (size - 1) * windows.dilation[along] + 1;
+  if (reach > padded)
+    fail(invalid_argument,
+         "a filter of '{}' reaches over {} pixels of the {}, and images have {} of them with their padding: no window "
+         "fits",
+         ir::written_name(node), reach, along == 0 ? "height" : "width", padded);
+  return (padded - reach) / windows.stride[along] + 1;
+}
+
+Dims shape_of_convolution(const ir::Node& node, const Dims& images, const Dims& filters) {
+  if (images.size() != 4 || filters.size() != 4)
+    fail(
+        invalid_argument,
+        "'{}' takes images [N, C, H, W] and filters [K, C, R, S]; found the shapes {} and {}. One image goes in with a "
+        "dimension of one element: x[None]",
+        ir::written_name(node), to_string(images), to_string(filters));
+  if (images[1] != filters[1])
+    fail(invalid_argument,
+         "'{}' takes images {} of {} channels and filters {} of {}: these are not equal. Groups of channels are not "
+         "supported: make one convolution of each",
+         ir::written_name(node), to_string(images), images[1], to_string(filters), filters[1]);
+  if (filters[2] < 1 || filters[3] < 1)
+    fail(invalid_argument, "the filters of '{}' have the shape {}: no pixels", ir::written_name(node),
+         to_string(filters));
+  return {images[0], filters[0], window_count(node, 0, images[2], filters[2]),
+          window_count(node, 1, images[3], filters[3])};
+}
+
+}  // namespace
+
 Dims shape_of_product(const ir::Node& node, const Dims& left, const Dims& right) {
+  if (node.op == Op::conv2d) return shape_of_convolution(node, left, right);
   const bool is_linear = node.written == "linear";
   if (left.size() < 2 || right.size() < 2) {
     fail(invalid_argument,

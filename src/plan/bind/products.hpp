@@ -1,5 +1,5 @@
-// Matrix products are taken out of a chain: what is left reads each as an operand. A product's factors are strided
-// views of the user's tensors. Called by api/ before views are lowered; no stage behind it sees a product.
+// Matrix products and convolutions are taken out of a chain: what is left reads each as an operand. A product's factors
+// are strided views of the user's tensors. Called by api/ before views are lowered; no stage behind it sees a product.
 // docs/internals/plan/gemm.md explains it.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace epifuse::plan {
 
 /// Elements of one of the user's tensors. Of a product: matrices in the last two dimensions, batches of them in those
-/// before.
+/// before; of a convolution images [N, C, H, W], or filters [K, C, R, S].
 struct Factor {
   std::size_t input = 0;    ///< of the chain with products
   std::int64_t offset = 0;  ///< of its first element, in bytes from the input's
@@ -30,12 +30,17 @@ struct Factor {
   TensorView view(std::span<const TensorView> inputs) const;
 };
 
-/// left @ right: [..., rows, depth] times [..., depth, columns]. The dimensions in front broadcast.
+/// left @ right: [..., rows, depth] times [..., depth, columns]. The dimensions in front broadcast. Or a convolution of
+/// images with filters.
 struct Product {
   Factor left, right;
-  Dims shape;                ///< of the result: [..., rows, columns]
-  DType dtype = DType::f32;  ///< of the result by default
-  std::string text;          ///< as people write it: "x @ transpose(w, -2, -1)"
+  Dims shape;                                           ///< of the result: [..., rows, columns], or [N, K, OH, OW]
+  DType dtype = DType::f32;                             ///< of the result by default
+  std::string text;                                     ///< as people write it: "x @ transpose(w, -2, -1)"
+  std::optional<ir::Windows2d> windows = std::nullopt;  ///< of a convolution
+
+  /// The result in no memory: dense, that of a convolution channels-last.
+  TensorView result(DType type) const;
 };
 
 /// A chain without products that computes the same, and what it reads.
@@ -66,7 +71,10 @@ WithoutProducts split_products(const ir::Program& program, std::span<const Tenso
 /// What the products give, in no memory, in the types that they have by default.
 std::vector<TensorView> abstract_results(const WithoutProducts& split);
 
-/// The shape of a node of Op::matmul. Throws Error(invalid_argument) for factors that do not fit.
+/// The stride of dimensions first … last - 1 as one, if they lie in one line; those of one element lie in any.
+std::optional<std::int64_t> merged_stride(const Dims& shape, const Dims& strides, int first, int last);
+
+/// The shape of a node of Op::matmul or Op::conv2d. Throws Error(invalid_argument) for factors that do not fit.
 Dims shape_of_product(const ir::Node& node, const Dims& left, const Dims& right);
 
 }  // namespace epifuse::plan

@@ -66,7 +66,7 @@ class Inference {
     if (node.op == Op::cast || node.op == Op::rand_like) return value(node.args[0]);
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
-    if (node.op == Op::matmul) return multiplied(node);
+    if (ir::is_product(node.op)) return multiplied(node);
     if (node.op == Op::index_copy) return copied_into(node);
     if (node.op == Op::scale_tiles) return tiled(node);
     if (ir::is_indexing(node.op) || node.op == Op::repeat_as) return indexed(node);

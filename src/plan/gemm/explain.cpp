@@ -15,6 +15,31 @@ std::string name_of(const GemmClass& gemm_class) {
 
 namespace {
 
+std::string product_text(const GemmPlan& plan) {
+  const std::string_view type = to_string(plan.gemm_class.factor);
+  return fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}", type, plan.rows, plan.depth, type, plan.columns,
+                     plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
+}
+
+std::string convolution_text(const GemmPlan& plan) {
+  const Convolution& of = *plan.convolution;
+  const ir::Windows2d& windows = of.windows;
+  return fmt::format(
+      "convolution      {}[{}, {}, {}, {}] with filters [{}, {}, {}, {}], stride {} x {}, padding {} x {}, dilation {} "
+      "x "
+      "{}",
+      to_string(plan.gemm_class.factor), of.images, of.channels, of.input_height, of.input_width, plan.columns,
+      of.channels, of.filter_height, of.filter_width, windows.stride[0], windows.stride[1], windows.padding[0],
+      windows.padding[1], windows.dilation[0], windows.dilation[1]);
+}
+
+std::string patch_text(const Convolution& of) {
+  const auto rows = static_cast<double>(of.patches() * of.patch.pixels());
+  return fmt::format("rows of a tile   {} x {} pixels of {} image{}; {:.1f} % of all beyond the result's edges\n",
+                     of.patch.height, of.patch.width, of.patch.images, of.patch.images == 1 ? "" : "s",
+                     100 * (1 - static_cast<double>(of.pixels()) / rows));
+}
+
 std::string role_text(GemmRole role, const GemmClass& made) {
   const bool has_warp_groups = made.warp_group_tile() != nullptr;
   switch (role) {
@@ -58,12 +83,11 @@ std::string grid_text(const GemmPlan& plan, const Machine& machine) {
 std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::Program& program,
                     const Machine& machine) {
   const GemmClass& made = plan.gemm_class;
-  std::string out = fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}, sums in {}{}\n",
-                                to_string(made.factor), plan.rows, plan.depth, to_string(made.factor), plan.columns,
-                                plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
-                                made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "",
-                                to_string(made.sums()),
+  const std::string another = made.count(GemmRole::product) > 1 ? ", and another of the same left factor" : "";
+  std::string out = fmt::format("{}{}, sums in {}{}\n", plan.convolution ? convolution_text(plan) : product_text(plan),
+                                another, to_string(made.sums()),
                                 made.promotes() ? fmt::format(", of {} numbers at a time", made.promoted_depth()) : "");
+  if (plan.convolution) out += patch_text(*plan.convolution);
   out += fmt::format("tile             {}; {} stages, {} slots{}\n", made.tile_name(), made.stages(), made.slots,
                      made.warp_group_tile() != nullptr ? fmt::format(", clusters of {}", made.cluster()) : "");
   out += grid_text(plan, machine);
@@ -95,12 +119,15 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
   summary.kernel_class = name_of(plan.gemm_class);
   summary.product = to_text(plan, inside.times, inside.chain(), machine);
   summary.workspace_bytes = static_cast<std::uint64_t>(plan.partial_bytes());
-  const auto bytes = [&](std::int64_t rows) {
-    return static_cast<std::uint64_t>(plan.batches * rows * plan.depth) * size_of(plan.gemm_class.factor);
-  };
   // The product itself stays in registers.
   const std::int64_t columns = plan.columns * plan.gemm_class.count(GemmRole::product);
-  summary.bytes_read += bytes(plan.rows) + bytes(columns);
+  std::int64_t of_factors = plan.batches * plan.depth * (plan.rows + columns);
+  if (plan.convolution) {
+    const Convolution& of = *plan.convolution;
+    of_factors =
+        of.channels * (of.images * of.input_height * of.input_width + of.filter_height * of.filter_width * columns);
+  }
+  summary.bytes_read += static_cast<std::uint64_t>(of_factors) * size_of(plan.gemm_class.factor);
   for (std::size_t i = 0; i < inside.hosted.split.reads.size(); ++i) {
     if (inside.hosted.split.reads[i].is_product) summary.bytes_read -= chain.operands[i].bytes;
   }

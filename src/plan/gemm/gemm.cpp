@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
+#include "plan/bind/products.hpp"
 #include "plan/gemm/tiles.hpp"
 #include "plan/gemm/time.hpp"
 #include "plan/planning.hpp"
@@ -43,7 +44,7 @@ Sides sides_of(const char* what, const TensorView& factor) {
 }
 
 // Three dimensions, the innermost first. `transposed`: it is the last but one.
-GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed, std::array<int, 3> box, int swizzle) {
+GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed, std::array<int, 4> box, int swizzle) {
   const int rank = tensor.shape.size();
   const int inner = transposed ? rank - 2 : rank - 1;
   const int outer = transposed ? rank - 1 : rank - 2;
@@ -64,7 +65,67 @@ GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed,
          "{} "
          "bytes apart and begin at such an address. Run the product and the chain apart",
          name, to_string(tensor.strides), address % kMapUnit, kMapUnit);
-  return {tensor.data, tensor.dtype, {tensor.shape[inner], tensor.shape[outer], batches}, {row, batch}, box, swizzle};
+  return {tensor.data,  tensor.dtype, {tensor.shape[inner], tensor.shape[outer], batches, 1},
+          {row, batch}, box,          swizzle};
+}
+
+// Bytes from one element of dimension `d` to the next; of one element any that a map may have, which is at least
+// `least`.
+std::int64_t map_stride(const TensorView& tensor, int d, std::int64_t least) {
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  return tensor.shape[d] > 1 ? tensor.strides[d] * size : divide_up(least, kMapUnit) * kMapUnit;
+}
+
+// What has channels innermost, and pixels that begin where copies may.
+void check_pixels(std::string_view name, const TensorView& tensor, const GemmMap& map) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  const bool has_channels = tensor.strides[3] == 1 || tensor.shape[3] == 1;
+  const bool is_apart = std::ranges::all_of(std::span(map.strides).first(static_cast<std::size_t>(map.rank - 1)),
+                                            [](std::int64_t it) { return it > 0 && it % kMapUnit == 0; });
+  if (has_channels && is_apart && address % kMapUnit == 0) return;
+  fail(unsupported,
+       "'{}' has {} channels and, channels last, strides {} at an address whose remainder is {}; the kernel copies "
+       "pixels whose channels are contiguous and which begin at multiples of {} bytes",
+       name, tensor.shape[3], to_string(tensor.strides), address % kMapUnit, kMapUnit);
+}
+
+// Of [N, H, W, C]: so many channels of the pixels of a patch.
+GemmMap map_of_pixels(std::string_view name, const TensorView& tensor, int channels, const Patch& patch) {
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  GemmMap map{tensor.data,
+              tensor.dtype,
+              {tensor.shape[3], tensor.shape[2], tensor.shape[1], tensor.shape[0]},
+              {},
+              {channels, patch.width, patch.height, patch.images},
+              channels * static_cast<int>(size),
+              4};
+  std::int64_t least = tensor.shape[3] * size;
+  for (std::size_t i = 0; i < map.strides.size(); ++i) {
+    map.strides[i] = map_stride(tensor, 2 - static_cast<int>(i), least);
+    least = map.strides[i] * map.extents[i + 1];
+  }
+  check_pixels(name, tensor, map);
+  return map;
+}
+
+// Of [K, R, S, C]: so many channels of one pixel of so many filters.
+GemmMap map_of_filters(const TensorView& tensor, int channels, int filters) {
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  const auto pixel = merged_stride(tensor.shape, tensor.strides, 1, 3);
+  if (!pixel)
+    fail(unsupported, "the filters have, channels last, the strides {}: their pixels do not lie in one line",
+         to_string(tensor.strides));
+  const std::int64_t pixels = tensor.shape[1] * tensor.shape[2];
+  const std::int64_t channel_bytes = tensor.shape[3] * size;
+  const std::int64_t step = pixels > 1 ? *pixel * size : divide_up(channel_bytes, kMapUnit) * kMapUnit;
+  GemmMap map{tensor.data,
+              tensor.dtype,
+              {tensor.shape[3], pixels, tensor.shape[0], 1},
+              {step, map_stride(tensor, 0, step * pixels)},
+              {channels, 1, filters, 1},
+              channels * static_cast<int>(size)};
+  check_pixels("filters", tensor, map);
+  return map;
 }
 
 bool is_contiguous_along_rows(const TensorView& factor) {
@@ -123,7 +184,7 @@ class GemmPlanner {
  public:
   GemmPlanner(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
               std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
-              const Machine& machine, const GemmHost& host)
+              const Machine& machine, const GemmHost& host, const ir::Windows2d* windows = nullptr)
       : program_(program),
         left_(left),
         right_(right),
@@ -138,7 +199,11 @@ class GemmPlanner {
           "product and the chain apart",
           machine.architecture);
     check_chain(products);
-    measure();
+    if (windows != nullptr) {
+      measure(*windows);
+    } else {
+      measure();
+    }
     constexpr int kFirstWithFloat8 = 89;
     if ((left_.dtype == DType::f8e4m3 || left_.dtype == DType::f8e5m2) && machine.architecture < kFirstWithFloat8)
       fail(
@@ -157,8 +222,10 @@ class GemmPlanner {
     GemmClass& made = plan.gemm_class;
     made.factor = left_.dtype;
     made.result = output_.dtype;
-    made.left_transposed = is_contiguous_along_rows(left_);
-    made.right_transposed = is_contiguous_along_rows(right_[0]);
+    made.has_windows = convolution_.has_value();
+    plan.convolution = convolution_;
+    made.left_transposed = !convolution_ && is_contiguous_along_rows(left_);
+    made.right_transposed = !convolution_ && is_contiguous_along_rows(right_[0]);
     if (size_of(made.factor) == 1 && (made.left_transposed || made.right_transposed))
       fail(unsupported,
            "the {} factor has its rows contiguous; of {} tensor cores take factors whose depth is. Copy it, or run the "
@@ -276,6 +343,39 @@ class GemmPlanner {
     plan.groups = host_.groups;
   }
 
+  // Of a convolution: all lies as plan_convolution() says.
+  void measure(const ir::Windows2d& windows) {
+    if (machine_.tensor_cores != TensorCores::warp_groups)
+      fail(unsupported, "a convolution that hosts a chain needs the tensor cores of sm_90; this is sm_{}",
+           machine_.architecture);
+    const TensorView& filters = right_[0];
+    for (const TensorView& factor : {left_, filters}) {
+      if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype)
+        fail(unsupported,
+             "the convolution has factors of {} and {}; one that hosts a chain takes two of one 16-bit type, float8 "
+             "type "
+             "or i8",
+             to_string(left_.dtype), to_string(filters.dtype));
+    }
+    Convolution made{windows,        output_.shape[0], output_.shape[1], output_.shape[2], left_.shape[1],
+                     left_.shape[2], left_.shape[3],   filters.shape[1], filters.shape[2], {}};
+    const std::int64_t stage = WarpGroupTile::kDepthBytes / static_cast<int>(size_of(left_.dtype));
+    columns_ = filters.shape[0];
+    depth_ = made.filter_height * made.filter_width * divide_up(made.channels, stage) * stage;
+    if (made.pixels() * columns_ * depth_ == 0) fail(unsupported, "the convolution has no elements to compute");
+    const auto patch = choose_patch(made);
+    if (!patch)
+      fail(unsupported,
+           "the convolution has strides of {} and {}; one that hosts a chain takes every 8th pixel at most",
+           windows.stride[0], windows.stride[1]);
+    made.patch = *patch;
+    batches_ = 1;
+    rows_ = made.patches() * kPatchPixels;
+    if (std::max({rows_, columns_, depth_, made.input_height, made.input_width, made.images}) > (1 << 30))
+      fail(unsupported, "the convolution has an extent above 2^30");
+    convolution_ = made;
+  }
+
   void place_operands(GemmPlan& plan) {
     GemmClass& made = plan.gemm_class;
     std::array<int, 4> numbers{};
@@ -298,8 +398,14 @@ class GemmPlanner {
 
   GemmRole role_of(const TensorView& operand, const std::string& name) const {
     const Spread steps = spread(operand);
-    if (steps.row == 0) return GemmRole::row;
-    if (steps.column == 0) return GemmRole::column;
+    if (convolution_) {
+      if (is_one_for_all_pixels(operand)) return GemmRole::row;
+      check_is_full(operand, name);
+    } else if (steps.row == 0) {
+      return GemmRole::row;
+    } else if (steps.column == 0) {
+      return GemmRole::column;
+    }
     if (!is_one_of(kElements, operand.dtype))
       fail(
           unsupported,
@@ -309,6 +415,25 @@ class GemmPlanner {
     if (batches_ > 1 && steps.batch == 0)
       fail(unsupported, "operand '{}' is one matrix for a batch of {}; give it a batch of its own", name, batches_);
     return GemmRole::tile;
+  }
+
+  static bool is_one_for_all_pixels(const TensorView& operand) {
+    constexpr int kChannels = 3;
+    for (int d = 0; d < kChannels; ++d) {
+      if (operand.shape[d] > 1 && operand.strides[d] != 0) return false;
+    }
+    return true;
+  }
+  void check_is_full(const TensorView& operand, const std::string& name) const {
+    static constexpr std::array<std::string_view, 4> kWhat = {"images", "rows", "columns", "channels"};
+    for (int d = 0; d < output_.shape.size(); ++d) {
+      if (output_.shape[d] == 1 || operand.strides[d] != 0) continue;
+      fail(unsupported,
+           "operand '{}' has one value for all {} of the convolution's result, and several for others; a convolution "
+           "that "
+           "hosts a chain takes operands with a value for each channel, or for each element",
+           name, kWhat[static_cast<std::size_t>(d)]);
+    }
   }
 
   void choose_tile(GemmPlan& plan) const {
@@ -335,14 +460,15 @@ class GemmPlanner {
   }
 
   void make_maps(GemmPlan& plan) const {
+    if (convolution_) return make_image_maps(plan);
     const GemmClass& made = plan.gemm_class;
     const int depth = made.depth();
     plan.maps.push_back(map_of("left factor", left_, made.left_transposed,
-                               {depth, made.left_transposed ? 64 : made.tile_rows(), 1}, made.depth_bytes()));
+                               {depth, made.left_transposed ? 64 : made.tile_rows(), 1, 1}, made.depth_bytes()));
     const int columns = std::min(made.tile_columns() / made.cluster(), made.result_columns());
     for (const TensorView& right : right_)
       plan.maps.push_back(map_of("right factor", right, made.right_transposed,
-                                 {depth, made.right_transposed ? 64 : columns, 1}, made.depth_bytes()));
+                                 {depth, made.right_transposed ? 64 : columns, 1, 1}, made.depth_bytes()));
     plan.maps.push_back(map_of_subtiles("result", output_, made));
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (made.operands[i].role == GemmRole::tile)
@@ -361,8 +487,23 @@ class GemmPlanner {
     }
   }
 
+  void make_image_maps(GemmPlan& plan) const {
+    const GemmClass& made = plan.gemm_class;
+    const Patch& patch = convolution_->patch;
+    const auto& [stride_y, stride_x] = convolution_->windows.stride;
+    plan.maps.push_back(map_of_pixels("images", left_, made.depth(), patch));
+    plan.maps.back().steps = {1, stride_x, stride_y, 1};
+    const int filters = std::min(made.tile_columns() / made.cluster(), made.result_columns());
+    for (const TensorView& right : right_) plan.maps.push_back(map_of_filters(right, made.depth(), filters));
+    plan.maps.push_back(map_of_pixels("result", output_, made.subtile_columns(), patch.halved()));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (made.operands[i].role == GemmRole::tile)
+        plan.maps.push_back(map_of_pixels(program_.inputs()[i], inputs_[i], made.subtile_columns(), patch.halved()));
+    }
+  }
+
   static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor, const GemmClass& made) {
-    return map_of(name, tensor, false, {made.subtile_columns(), 64, 1},
+    return map_of(name, tensor, false, {made.subtile_columns(), 64, 1, 1},
                   made.subtile_columns() * static_cast<int>(size_of(tensor.dtype)));
   }
 
@@ -382,6 +523,7 @@ class GemmPlanner {
   const GemmHost& host_;
   base::InlineVector<std::size_t, kMostProducts> products_;  // positions among the chain's operands
   std::int64_t batches_ = 0, rows_ = 0, columns_ = 0, depth_ = 0;
+  std::optional<Convolution> convolution_;
 };
 
 }  // namespace
@@ -420,6 +562,12 @@ GemmPlan plan_gemm(const ir::Program& program, std::span<const std::string_view>
                    std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine, const GemmHost& host) {
   return GemmPlanner(program, products, left, right, output, inputs, machine, host).plan();
+}
+
+GemmPlan plan_convolution(const ir::Program& program, std::span<const std::string_view> products,
+                          const ir::Windows2d& windows, const TensorView& images, std::span<const TensorView> filters,
+                          const OutputView& output, std::span<const TensorView> inputs, const Machine& machine) {
+  return GemmPlanner(program, products, images, filters, output, inputs, machine, {}, &windows).plan();
 }
 
 }  // namespace epifuse::plan

@@ -21,6 +21,7 @@
 #include "base/inline_vector.hpp"
 #include "ir/program.hpp"
 #include "plan/device/machine.hpp"
+#include "plan/gemm/patches.hpp"
 #include "plan/kernel_class.hpp"
 
 namespace epifuse::plan {
@@ -40,7 +41,7 @@ struct WarpGroupTile {
   int stages;             ///< tiles of both operands on their way
   double pace;            ///< what products take for each of its elements, in times of the tile that takes the least
 
-  int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
+  constexpr int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
 
   static constexpr auto fields() {
     return std::tuple{Field{"takes_turns", &WarpGroupTile::takes_turns}, Field{"blocks", &WarpGroupTile::blocks},
@@ -143,6 +144,7 @@ struct GemmClass {
   int slots;             ///< sub-tiles of the result that a warp group, or four warps, have in shared memory
   DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2 or i8
   DType result;          ///< likewise, or f32 or u8
+  bool has_windows;      ///< the rows of the left factor are windows of images
   bool left_transposed;  ///< its rows are contiguous, not its depth
   bool right_transposed;
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
@@ -198,6 +200,7 @@ struct GemmClass {
                       Field{"slots", &GemmClass::slots},
                       Field{"factor", &GemmClass::factor},
                       Field{"result", &GemmClass::result},
+                      Field{"has_windows", &GemmClass::has_windows},
                       Field{"left_transposed", &GemmClass::left_transposed},
                       Field{"right_transposed", &GemmClass::right_transposed},
                       Field{"operands", &GemmClass::operands},
@@ -208,15 +211,18 @@ struct GemmClass {
   }
 };
 
-/// A tensor of three dimensions as a kernel copies tiles of it: the innermost dimension first, and contiguous.
+/// A tensor of three dimensions, or of four, as a kernel copies tiles of it: the innermost dimension first, and
+/// contiguous. A fourth one that is not there has one element.
 struct GemmMap {
   const void* data;
   DType dtype;
-  std::array<std::int64_t, 3> extents;
-  std::array<std::int64_t, 2> strides;  ///< of the other two, in bytes
+  std::array<std::int64_t, 4> extents;
+  std::array<std::int64_t, 3> strides;  ///< of the others, in bytes
   /// Of warp groups alone, which copy boxes by TMA:
-  std::array<int, 3> box;
-  int swizzle;  ///< 32, 64 or 128 bytes: those of a row of the box
+  std::array<int, 4> box;  ///< elements that are copied
+  int swizzle;             ///< 32, 64 or 128 bytes: those of a row of the box
+  int rank = 3;
+  std::array<int, 4> steps = {1, 1, 1, 1};  ///< from one of these elements to the next
 };
 
 /// A vector that threads read themselves: strides in elements, along the batch and along the vector.
@@ -246,6 +252,7 @@ struct GemmPlan {
   std::int64_t cluster_rows, tile_columns, tiles;  ///< tiles of clusters, in all
   int band;                                        ///< rows of clusters that are worked on column by column
   int blocks;                                      ///< of the grid
+  std::optional<Convolution> convolution;          ///< then rows are those of its patches
   std::vector<GemmMap> maps;  ///< left, right of each product, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
   std::shared_ptr<const GemmGroups> groups;
@@ -275,6 +282,11 @@ GemmPlan plan_gemm(const ir::Program& program, std::string_view product, const T
 GemmPlan plan_gemm(const ir::Program& program, std::span<const std::string_view> products, const TensorView& left,
                    std::span<const TensorView> right, const OutputView& output, std::span<const TensorView> inputs,
                    const Machine& machine, const GemmHost& host = {});
+/// The same of one or two convolutions. Dimensions stand in the order of a channels-last tensor: `images` are
+/// [N, H, W, C], `filters` [K, R, S, C], the result and the chain's operands [N, OH, OW, K].
+GemmPlan plan_convolution(const ir::Program& program, std::span<const std::string_view> products,
+                          const ir::Windows2d& windows, const TensorView& images, std::span<const TensorView> filters,
+                          const OutputView& output, std::span<const TensorView> inputs, const Machine& machine);
 /// The most products of one left factor that a kernel computes.
 inline constexpr std::size_t kMostProducts = 2;
 

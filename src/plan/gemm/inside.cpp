@@ -22,19 +22,6 @@ Dims strides_in(const TensorView& view, const Dims& shape) {
   return strides;
 }
 
-// The stride of dimensions first … last - 1 as one, if they lie in one line; those of one element lie in any.
-std::optional<std::int64_t> merged(const Dims& shape, const Dims& strides, int first, int last) {
-  std::optional<std::int64_t> innermost;
-  std::int64_t next = 0;
-  for (int d = last; d-- > first;) {
-    if (shape[d] == 1) continue;
-    if (innermost && strides[d] != next) return std::nullopt;
-    if (!innermost) innermost = strides[d];
-    next = strides[d] * shape[d];
-  }
-  return innermost.value_or(0);
-}
-
 std::int64_t extent(const Dims& shape, int first, int last) {
   std::int64_t product = 1;
   for (int d = first; d < last; ++d) product *= shape[d];
@@ -60,7 +47,7 @@ class Merge {
     Dims shape = shape_;
     shape[rank_ - 2] = factor.shape[factor.shape.size() - 2];
     const Dims strides = strides_in(factor, shape);
-    const auto batch = is_batched_ ? merged(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
+    const auto batch = is_batched_ ? merged_stride(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
     if (!batch) return std::nullopt;
     TensorView made{factor.data, factor.dtype, {}, {}};
     if (is_batched_) add(made, extent(shape, 0, rank_ - 2), *batch);
@@ -72,8 +59,8 @@ class Merge {
  private:
   std::optional<TensorView> of(const TensorView& view, const Dims& shape) const {
     const Dims strides = strides_in(view, shape);
-    const auto rows = merged(shape, strides, is_batched_ ? rank_ - 2 : 0, rank_ - 1);
-    const auto batch = is_batched_ ? merged(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
+    const auto rows = merged_stride(shape, strides, is_batched_ ? rank_ - 2 : 0, rank_ - 1);
+    const auto batch = is_batched_ ? merged_stride(shape, strides, 0, rank_ - 2) : std::optional<std::int64_t>(0);
     if (!rows || !batch) return std::nullopt;
     TensorView made{view.data, view.dtype, {}, {}};
     if (is_batched_) add(made, extent(shape, 0, rank_ - 2), *batch);
@@ -148,7 +135,8 @@ std::string why_apart(const std::vector<Product>& products) {
   if (products.size() > kMostProducts)
     return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
   for (const Product& other : products) {
-    if (!is_same(other.left, first.left) || other.shape != first.shape)
+    if (!is_same(other.left, first.left) || other.shape != first.shape || other.windows != first.windows ||
+        (first.windows && other.right.shape != first.right.shape))
       return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);
   }
   return {};
@@ -167,6 +155,20 @@ std::optional<TensorView> scales_of_groups(const Product& product, const OutputV
   return Merge(shape, product.right.shape).of(scales);
 }
 
+// Nothing is merged: tensor maps have four dimensions.
+ProductOperands operands_of_convolution(const WithoutProducts& split, const OutputView& output,
+                                        std::span<const TensorView> inputs) {
+  const Dims order = {0, 2, 3, 1};
+  const Product& product = split.products[0];
+  ProductOperands made{product.left.view(inputs).permute(order), {}, output.permute(order), {}, {}};
+  for (const Product& each : split.products) made.rights.push_back(each.right.view(inputs).permute(order));
+  for (const TensorView& operand : split.operands(inputs, abstract_results(split))) {
+    const TensorView whole{operand.data, operand.dtype, product.shape, strides_in(operand, product.shape)};
+    made.all.push_back(whole.permute(order));
+  }
+  return made;
+}
+
 }  // namespace
 
 std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hosted,
@@ -175,6 +177,7 @@ std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hos
   const WithoutProducts& split = hosted.split;
   const OutputView& written = outputs[hosted.result];
   const Product& product = split.products[0];
+  if (product.windows) return operands_of_convolution(split, written, inputs);
   const auto operands = split.operands(inputs, abstract_results(split));
   const Merge merge(product.shape, product.right.shape);
   const auto left = merge.left(product.left.view(inputs));
@@ -205,7 +208,7 @@ namespace {
 // A left factor whose rows are ordered as those of a product of that shape; nothing if they lie in no one line.
 std::optional<Factor> rows_in(const Factor& factor, const Dims& shape) {
   const int rank = factor.shape.size();
-  const auto row = merged(factor.shape, factor.strides, 0, rank - 1);
+  const auto row = merged_stride(factor.shape, factor.strides, 0, rank - 1);
   if (!row) return std::nullopt;
   Factor made = factor;
   made.shape = shape;
@@ -241,6 +244,10 @@ std::optional<std::int64_t> columns_from(const Lowered::Operand& operand, const 
 
 // The product whose elements an operand of a chain without views reads.
 std::optional<Product> product_read(const Product& whole, const Lowered::Operand& operand) {
+  if (whole.windows) {
+    const bool is_whole = operand.shape == whole.shape && operand.strides == whole.result(whole.dtype).strides;
+    return is_whole && operand.within.empty() && !operand.is_mask ? std::optional(whole) : std::nullopt;
+  }
   const auto first = columns_from(operand, whole);
   if (!first) return std::nullopt;
   Product made = whole;
@@ -329,9 +336,12 @@ std::variant<Inside, std::string> plan_hosted(const Hosted& host, std::span<cons
     if (split.reads[i].is_product) names[split.reads[i].index] = split.chain.inputs()[i];
   }
   try {
+    const std::span right(rights.data(), rights.size());
+    const auto& windows = split.products[0].windows;
     Inside made{host,
-                plan_gemm(split.chain, names, left, std::span(rights.data(), rights.size()), output, all, machine,
-                          {host.reductions, host.groups, scales}),
+                windows ? plan_convolution(split.chain, names, *windows, left, right, output, all, machine)
+                        : plan_gemm(split.chain, names, left, right, output, all, machine,
+                                    {host.reductions, host.groups, scales}),
                 {}};
     double operand_bytes = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {

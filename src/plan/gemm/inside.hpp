@@ -17,7 +17,7 @@
 namespace epifuse::plan {
 
 /// What the kernel of one or two products reads and writes: matrices, or one batch of them, of which other dimensions
-/// were merged.
+/// were merged; of a convolution all in the order that plan_convolution() takes.
 struct ProductOperands {
   TensorView left;                                       ///< [rows, depth], or with a batch in front
   base::InlineVector<TensorView, kMostProducts> rights;  ///< [columns, depth] likewise

@@ -25,6 +25,7 @@ constexpr auto kWarpTiles = std::to_array<WarpTile>({
     {"64 x 128, a quarter for each of four warps", 64, 128, 4, 2},
     {"64 x 64, a quarter for each of four warps", 64, 64, 4, 2},
 });
+static_assert(std::ranges::all_of(kWarpGroupTiles, [](const WarpGroupTile& it) { return it.rows() == kPatchPixels; }));
 constexpr int kFewestStages = 3;
 
 std::int64_t most_shared_bytes(const Machine& machine, int blocks) {

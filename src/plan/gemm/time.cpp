@@ -100,6 +100,15 @@ class Estimate {
         partial_bytes_(static_cast<double>(plan.partial_bytes())) {
     factor_bytes_ = static_cast<double>(plan.batches * plan.depth * (plan.rows + products_ * plan.columns)) *
                     static_cast<double>(size_of(made_.factor));
+    if (plan.convolution) {
+      const Convolution& of = *plan.convolution;
+      const auto size = static_cast<double>(size_of(made_.factor));
+      const std::int64_t of_filters = of.filter_height * of.filter_width * of.channels;
+      factor_bytes_ = size * static_cast<double>(of.images * of.input_height * of.input_width * of.channels +
+                                                 products_ * plan.columns * of_filters);
+      window_bytes_ = size * static_cast<double>(of.pixels() * of_filters);
+      window_launches_ = static_cast<double>(of.filter_height * of.filter_width);
+    }
     result_bytes_ = elements_ * static_cast<double>(size_of(made_.result));
   }
 
@@ -114,7 +123,8 @@ class Estimate {
     const double instructions = elements_ * (work_.instructions + kStoreInstructions);
     const double chain = std::max(memory(product_bytes + operand_bytes_ + result_bytes_),
                                   instructions / tiles_.instruction_rate() / machine_.multiprocessors);
-    return kStart + product + kSecondStart + kSecondLaunch + chain;
+    const double windows = memory(2 * window_bytes_) + window_launches_ * (kSecondStart + kSecondLaunch);
+    return kStart + windows + product + kSecondStart + kSecondLaunch + chain;
   }
 
  private:
@@ -146,6 +156,8 @@ class Estimate {
   double elements_, operand_bytes_;
   double finishes_, partial_bytes_;
   double factor_bytes_, result_bytes_;
+  // Of a convolution apart from its chain: the matrix of its windows, and the launches that fill it.
+  double window_bytes_ = 0, window_launches_ = 0;
 };
 
 }  // namespace
