@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Matrix products that host their chain, on a GPU: one kernel of EpiFuse beside the bare product of cuBLASLt, as PyTorch gets it and by the fastest algorithm
-that cuBLASLt's heuristics list, the product and then EpiFuse's chain, cuBLASLt's own epilogue, torch.compile and eager PyTorch, in one run.
+"""Matrix products that host their chain, on a GPU: one kernel of EpiFuse beside the bare product of cuBLASLt, the product and then EpiFuse's chain,
+cuBLASLt's own epilogue, torch.compile and eager PyTorch, in one run.
 
     bench/products.py                                      # everything, to $OUT/products.json
     bench/products.py --cases 'gelu' --dtypes bf16 --autotune
@@ -27,7 +27,6 @@ FACTOR = 1.02  # of the bare product: what it may take with any chain
 DTYPES = ("bf16", "f16", "f8e4m3", "i8")
 NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf16
 LAUNCHES = 4  # of each set of operands, in a graph
-SUMS = 4  # units of the tolerance of f32 that sums of squares of so many products may be off
 RIGHT = {"f8e4m3": 8}  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
 
 
@@ -39,7 +38,6 @@ class Chain:
     function: typing.Callable  # PyTorch's, of the product and the others
     operands: str = ""  # beside x and w, by letter: b along columns, r of the result's size
     fused: typing.Callable | None = None  # what PyTorch passes to cuBLASLt's own epilogue
-    block: int = 0  # columns that share a scale, where the results are a quantised tensor and its scales
 
 
 CHAINS = [
@@ -49,15 +47,6 @@ CHAINS = [
     Chain("gelu(x + b) + r", "gelu(linear(x, w, b)) + r", "gelu({p} + b) + r", lambda p, b, r: functional.gelu(p + b) + r, "br"),
     Chain("mish(mish(x))", "mish(mish(linear(x, w)))", "mish(mish({p}))", lambda p: functional.mish(functional.mish(p))),
 ]
-# What the next norm needs, and what the next product of float8 factors needs.
-SQUARES = Chain("x + r, row squares", "y = linear(x, w) + r; return y, sum(square(y), axis=-1, keepdim=true)",
-                "y = {p} + r; return y, sum(square(y), axis=-1, keepdim=true)",
-                lambda p, r: (p + r, (p + r).to(sum_type(p)).square().sum(-1, keepdim=True)), "r")
-QUANTISED = Chain("quantised per 1x128", "q, s = quantize(linear(x, w), f8e4m3, 128); return q, s", "q, s = quantize({p}, f8e4m3, 128); return q, s",
-                  lambda p: quantised(p, 128), block=128)
-SWIGLU_QUANTISED = Chain("silu(a) * b per 1x128", "a, b = chunk(linear(x, w), 2, -1); q, s = quantize(silu(a) * b, f8e4m3, 128); return q, s",
-                         "a, b = chunk({p}, 2, -1); q, s = quantize(silu(a) * b, f8e4m3, 128); return q, s",
-                         lambda p: quantised(functional.silu(p.chunk(2, -1)[0]) * p.chunk(2, -1)[1], 128), block=128)
 SWIGLU = Chain("silu(a) * b", "a, b = chunk(linear(x, w), 2, -1); silu(a) * b", "a, b = chunk({p}, 2, -1); silu(a) * b",
                lambda p: functional.silu(p.chunk(2, -1)[0]) * p.chunk(2, -1)[1])
 SHAPES = [(1024, 8192, 8192), (8192, 4096, 4096), (32768, 4096, 1024), (8192, 8192, 8192)]  # rows, depth, columns
@@ -107,23 +96,9 @@ def scaled(text, product):
     return "; ".join([*before, f"cast({result}, bf16)"])
 
 
-REDUCING = [Case(*shape, chain) for shape in SHAPES for chain in (SQUARES, QUANTISED)] + [Case(*GATED, SWIGLU_QUANTISED)]
-CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)] + REDUCING + [Case(*shape, CHAINS[1]) for shape in FEW]
+CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)] + [Case(*shape, CHAINS[1]) for shape in FEW]
 FEWEST = CASES[-len(FEW) :]
-# Whose max-autotune is timed by default, in bf16: each takes half a minute.
-AUTOTUNED = [(8192, CHAINS[2]), (8192, SQUARES), (4096, SWIGLU)]
 FOR_NARROW = ("bare", "gelu(x + b) + r", "silu(a) * b")  # and f16, whose kernels are bf16's with another instruction
-
-
-def sum_type(value):
-    return value.dtype if value.dtype == torch.float64 else torch.float32
-
-
-def quantised(value, size):
-    """In f8e4m3, and the scale of each block of columns."""
-    blocks = value.to(sum_type(value)).unflatten(-1, (-1, size))
-    scales = blocks.abs().amax(-1, keepdim=True) / 448
-    return (blocks / scales).to(torch.float8_e4m3fn).flatten(-2), scales.squeeze(-1)
 
 
 def use_torch():
@@ -164,7 +139,7 @@ def of_torch(case, dtype):
     return both, alone
 
 
-def contestants_of(case, dtype, tail, sets, options, known, problems):
+def contestants_of(case, dtype, tail, sets, options):
     import epifuse
 
     # Of i8 the product is i32, which the chain scales.
@@ -175,52 +150,19 @@ def contestants_of(case, dtype, tail, sets, options, known, problems):
         known = operands | {"p": multiply(operands)}
         return behind(**{name: known[name] for name in behind.inputs})
 
-    best = None
-    if case.chain.name == "bare":
-        try:
-            best = best_of(multiply, sets, dtype)
-            known["algorithms"] = {"listed": len(best.times), "chosen": best.chosen}
-        except (RuntimeError, OSError) as problem:
-            problems["best"] = gpu_timing.first_line(problem)
     made = {
         "product": Torch(multiply, sets),
         "epifuse": Torch(lambda operands: tail(**{name: operands[name] for name in tail.inputs}), sets),
     }
-    if best is not None:
-        made["best"] = Torch(lambda operands: best(operands["x"], operands["w"]), sets)
     if case.chain.name != "bare":
         made |= {"pair": Torch(apart, sets), "eager": Torch(by_torch, sets)}
         if case.chain.fused and dtype not in NARROW:
             made["library"] = Torch(lambda operands: case.chain.fused(*[operands[name] for name in case.shapes()]), sets)
         if not options.no_compile:
             made["compile"] = Torch(torch.compile(by_torch, dynamic=False), sets)
-        if options.autotune or (dtype == "bf16" and (case.rows, case.chain) in AUTOTUNED):
+        if options.autotune:
             made["autotune"] = Torch(torch.compile(by_torch, dynamic=False, mode="max-autotune-no-cudagraphs"), sets)
     return made
-
-
-def best_of(multiply, sets, dtype):
-    """The product by the fastest algorithm of cuBLASLt's list, once its result is PyTorch's."""
-    import cublaslt
-
-    first = sets[0][0]
-    best = cublaslt.Product(first["x"], first["w"])
-    scale = first["s"].to(torch.bfloat16) if dtype == "f8e4m3" else 1
-    worst_of(["cuBLASLt's product"], [best(first["x"], first["w"]) * scale], [multiply(first).double()], "bf16" if dtype in NARROW else dtype, 2)
-    return best
-
-
-def worst_of_results(case, dtype, operands, found):
-    """In units of the tolerance. A quantised tensor is compared as the numbers that it stands for; its scales decide what they are."""
-    right = exact(case, dtype, operands)
-    kind = dtype if dtype not in NARROW else "bf16"
-    if case.chain.block:
-        numbers = found[0].float() * found[1].float().repeat_interleave(case.chain.block, -1)
-        stood_for = right[0].float().double() * right[1].repeat_interleave(case.chain.block, -1)
-        return worst_of(["the quantised tensor", "the scales"], [numbers, found[1]], [stood_for, right[1]], "f8e4m3", RIGHT["f8e4m3"])
-    if not isinstance(right, tuple):
-        return worst_of(["the result"], [found], [right], kind, RIGHT.get(dtype, 1))
-    return max(worst_of(["the result"], [found[0]], [right[0]], kind), worst_of(["the sums"], [found[1]], [right[1]], "f32", SUMS))
 
 
 def exact(case, dtype, operands):
@@ -241,17 +183,18 @@ def run_case(item, options):
     sets = [(first,)] + [(case.operands(dtype),) for _ in range(gpu_timing.sets_for(0, total) - 1)]
     found = tail(**{name: sets[0][0][name] for name in tail.inputs})
     wait("EpiFuse's kernel")
-    error = worst_of_results(case, dtype, sets[0][0], found)
+    result = dtype if dtype not in NARROW else "bf16"
+    error = worst_of(["the result"], [found], [exact(case, dtype, sets[0][0])], result, RIGHT.get(dtype, 1))
     del found
     torch.cuda.empty_cache()
-    known, problems, launches = {}, {}, LAUNCHES * len(sets)
-    graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options, known, problems), len(sets), launches, problems)
+    problems, launches = {}, LAUNCHES * len(sets)
+    graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options), len(sets), launches, problems)
     times = gpu_timing.sample(graphs, options.seconds, leader="product")
     seconds = {name: statistics.median(values) / launches for name, values in times.items()}
     torch._dynamo.reset()
     ratio = {name: value / seconds["product"] for name, value in seconds.items() if name != "product"}
     flops = 2 * case.rows * case.depth * case.columns
-    return record_of(item) | known | {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": flops,
+    return record_of(item) | {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": flops,
                               "seconds": seconds, "ratio": ratio, "samples": len(times["product"]), "problems": problems}
 
 
@@ -289,7 +232,7 @@ def warm(item):
 
 
 def more_options(parser):
-    parser.add_argument("--autotune", action="store_true", help="torch.compile's max-autotune for all cases, a minute or more for each; else for three")
+    parser.add_argument("--autotune", action="store_true", help="torch.compile's max-autotune too, a minute or more for each case")
 
 
 if __name__ == "__main__":

@@ -48,8 +48,7 @@ QUANTISE = table()
 
 # ---- matrix products
 
-BESIDE = {"epifuse": "one kernel", "best": "best of cuBLASLt's list", "pair": "product, then chain", "library": "cuBLASLt's epilogue", "compile": "torch.compile",
-          "autotune": "max-autotune", "eager": "eager"}
+BESIDE = {"epifuse": "one kernel", "pair": "product, then chain", "library": "cuBLASLt's epilogue", "compile": "torch.compile", "eager": "eager"}
 
 
 def products_head(document, _):
