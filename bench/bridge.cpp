@@ -9,40 +9,17 @@
 #include <string>
 #include <vector>
 
-#include <epifuse/epifuse.hpp>
 #include <nlohmann/json.hpp>
+
+#include "bridge.hpp"
 
 namespace epifuse {
 namespace {
 
 using Json = nlohmann::json;
 
-// A tensor by value, so that Python has no arrays to keep alive. bridge.py has the same lines.
-struct BridgeTensor {
-  void* data;
-  std::int32_t dtype;
-  std::int32_t rank;
-  std::int64_t shape[kMaxRank];
-  std::int64_t strides[kMaxRank];
-};
-
-// What went wrong in this thread's last call that failed, and the last text that was returned: the caller copies both
-// at once.
-thread_local std::string last_error;
+// The last text that was returned: the caller copies it at once.
 thread_local std::string last_text;
-
-// No exception may reach Python: `failure` is returned instead, and epifuse_bench_error() has the sentence.
-template <class Result, class Action>
-Result guarded(Result failure, const Action& action) noexcept {
-  try {
-    return action();
-  } catch (const std::exception& problem) {
-    last_error = problem.what();
-  } catch (...) {
-    last_error = "an exception that is no std::exception";
-  }
-  return failure;
-}
 
 // A text that lives until the thread's next call of one of these functions; null after an error.
 template <class Action>
@@ -51,20 +28,6 @@ const char* text_of(const Action& action) noexcept {
     last_text = action();
     return last_text.c_str();
   });
-}
-
-Dims dims_of(const std::int64_t* values, std::int32_t rank) {
-  return Dims(std::span(values, static_cast<std::size_t>(rank)));
-}
-
-template <class View>
-std::vector<View> views_of(const BridgeTensor* tensors, std::int32_t count) {
-  std::vector<View> views;
-  for (const BridgeTensor& tensor : std::span(tensors, static_cast<std::size_t>(count))) {
-    views.push_back(View(tensor.data, static_cast<DType>(tensor.dtype), dims_of(tensor.shape, tensor.rank),
-                         dims_of(tensor.strides, tensor.rank)));
-  }
-  return views;
 }
 
 std::vector<std::int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
@@ -95,8 +58,6 @@ using epifuse::BridgeTensor;
 using epifuse::Engine;
 using epifuse::Epilogue;
 using epifuse::Json;
-
-#define EPIFUSE_BENCH_API extern "C" __attribute__((visibility("default")))
 
 EPIFUSE_BENCH_API const char* epifuse_bench_error() { return epifuse::last_error.c_str(); }
 

@@ -1,4 +1,5 @@
-"""EpiFuse for the benchmarks' Python: chains launched on PyTorch's tensors through libepifuse_bench.so (bridge.cpp).
+"""EpiFuse for the benchmarks' Python: chains launched on PyTorch's tensors through libepifuse_bench.so (bridge.cpp,
+cublaslt.cpp).
 
     tail = bridge.Tail("softmax(x, axis=-1)")
     tail([y], {"x": x})          # on PyTorch's current stream; capturable in a CUDA graph
@@ -64,6 +65,10 @@ def open_library():
                              ctypes.POINTER(ctypes.c_double), integer]),
         "plan": (text, [pointer, tensors, integer, tensors, integer, integer, ctypes.c_double]),
         "cubin": (integer, [pointer, tensors, integer, tensors, integer, integer, text]),
+        "product": (pointer, [tensors, pointer, ctypes.c_int64, integer]),
+        "free_product": (None, [pointer]),
+        "product_kernels": (integer, [pointer]),
+        "multiply": (integer, [pointer, integer, tensors, pointer, pointer, pointer]),
     }
     for name, (result, arguments) in declared.items():
         function = getattr(library, "epifuse_bench_" + name)
@@ -219,3 +224,34 @@ class Tail:
                     values, len(scalars))
         if code != 0:
             fail()
+
+
+class Product:
+    """left @ right^T by cuBLASLt, with any of the kernels that it proposes for it; the first is its own choice. `scale` is a tensor of one f32 number,
+    for 8-bit floats."""
+
+    WORKSPACE_BYTES = 32 << 20  # what NVIDIA recommends for Hopper
+
+    def __init__(self, left, right, result, scale=None, most=16):
+        self.handle = None
+        matrices, _ = pack([left, right, result])
+        self.handle = call("product", matrices, address(scale), self.WORKSPACE_BYTES, most)
+        if not self.handle:
+            fail()
+        self.kernels = call("product_kernels", self.handle)
+
+    def __del__(self):
+        if self.handle:
+            call("free_product", self.handle)
+
+    def __call__(self, kernel, left, right, result, workspace, scale=None):
+        """Queues it on PyTorch's current stream, with the kernel of that number."""
+        import torch
+        matrices, _ = pack([left, right, result])
+        stream = torch.cuda.current_stream(result.device).cuda_stream
+        if call("multiply", self.handle, kernel, matrices, address(scale), address(workspace), stream or None) != 0:
+            fail()
+
+
+def address(tensor):
+    return None if tensor is None else tensor.data_ptr()

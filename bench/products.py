@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Matrix products that host their chain, on a GPU: one kernel of EpiFuse beside the bare product of cuBLASLt, the product and then EpiFuse's chain,
-cuBLASLt's own epilogue, torch.compile and eager PyTorch, in one run.
+"""Matrix products that host their chain, on a GPU: one kernel of EpiFuse beside the bare product of cuBLASLt, by PyTorch's choice and by the fastest of
+its kernels, the product and then EpiFuse's chain, cuBLASLt's own epilogue, torch.compile, its max-autotune and eager PyTorch, in one run.
 
     bench/products.py                                      # everything, to $OUT/products.json
     bench/products.py --cases 'gelu' --dtypes bf16 --autotune
     bench/products.py --dry-run                            # plans of all cases, for an H100; needs no GPU
 
 Operands are random. Results are compared with PyTorch's in f64 first; what is wrong is not timed. All contestants are captured in CUDA graphs, and
-replayed in turn; medians. PyTorch calls cuBLASLt's first choice for a product. ./dev bench products runs this, with what it needs.
+replayed in turn; medians. PyTorch calls cuBLASLt's first choice for a product; `best` is the fastest of all that its heuristics propose.
+max-autotune takes half a minute for each case, so few have it by default. ./dev bench products runs this, with what it needs.
 """
+import argparse
+import contextlib
 import dataclasses
 import functools
 import statistics
@@ -16,9 +19,11 @@ import sys
 import typing
 import zlib
 
+import bridge
 import gpu_timing
 import package_cases
-from gpu_timing import Torch, bytes_of, torch_dtype, wait
+import quantise
+from gpu_timing import Torch, Wrong, as_list, bytes_of, torch_dtype, wait
 from package_cases import worst_of
 
 torch = functional = None  # set by use_torch()
@@ -28,6 +33,8 @@ DTYPES = ("bf16", "f16", "f8e4m3", "i8")
 NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf16
 LAUNCHES = 4  # of each set of operands, in a graph
 RIGHT = {"f8e4m3": 8}  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
+RIGHT_IN_F32 = 8  # likewise, of results in f32, which show how tensor cores add thousands of numbers
+MOST_KERNELS = 16  # of cuBLASLt, for one product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Chain:
     name: str
     text: str  # of EpiFuse, with the operands' names of `operands`
     behind: str  # the same behind the product {p}
-    function: typing.Callable  # PyTorch's, of the product and the others
+    function: typing.Callable  # PyTorch's, of the product and the others: a result, or a tuple of them
     operands: str = ""  # beside x and w, by letter: b along columns, r of the result's size
     fused: typing.Callable | None = None  # what PyTorch passes to cuBLASLt's own epilogue
 
@@ -46,6 +53,10 @@ CHAINS = [
           lambda x, w, b: torch._addmm_activation(b, x, w.t())),
     Chain("gelu(x + b) + r", "gelu(linear(x, w, b)) + r", "gelu({p} + b) + r", lambda p, b, r: functional.gelu(p + b) + r, "br"),
     Chain("mish(mish(x))", "mish(mish(linear(x, w)))", "mish(mish({p}))", lambda p: functional.mish(functional.mish(p))),
+    Chain("x + r with row squares", "y = linear(x, w) + r; return y, sum(square(y), -1, keepdim=true)",
+          "y = {p} + r; return y, sum(square(y), -1, keepdim=true)", lambda p, r: with_squares(p + r), "r"),
+    Chain("to fp8 per 1x128", "q, s = quantize(linear(x, w), f8e4m3, 128); return q, s", "q, s = quantize({p}, f8e4m3, 128); return q, s",
+          lambda p: quantise.quantised(p if p.dtype == torch.float64 else p.float(), "f8e4m3", 128)),
 ]
 SWIGLU = Chain("silu(a) * b", "a, b = chunk(linear(x, w), 2, -1); silu(a) * b", "a, b = chunk({p}, 2, -1); silu(a) * b",
                lambda p: functional.silu(p.chunk(2, -1)[0]) * p.chunk(2, -1)[1])
@@ -83,7 +94,8 @@ class Case:
                 made[name] = torch.randint(-127, 128, shape, dtype=torch.int8, device="cuda")
             else:
                 kind = dtype if is_factor or dtype not in NARROW else "bf16"
-                made[name] = torch.randn(shape, device="cuda").to(torch_dtype(kind))
+                size = self.depth**-0.5 if name == "w" and dtype not in NARROW else 1  # products of about 1, as a layer's
+                made[name] = (torch.randn(shape, device="cuda") * size).to(torch_dtype(kind))
         if dtype in NARROW:
             size = self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
             made["s"] = torch.full((self.columns if dtype == "i8" else 1,), size, device="cuda")
@@ -98,16 +110,19 @@ def scaled(text, product):
 
 CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)] + [Case(*shape, CHAINS[1]) for shape in FEW]
 FEWEST = CASES[-len(FEW) :]
-FOR_NARROW = ("bare", "gelu(x + b) + r", "silu(a) * b")  # and f16, whose kernels are bf16's with another instruction
+FOR_NARROW = ("bare", "gelu(x + b) + r", "silu(a) * b")
+FOR_F16 = (*FOR_NARROW, "x + r with row squares")  # whose kernels are bf16's with another instruction
+AUTOTUNED = ((8192, 4096, 4096), GATED)  # in bf16, by default
 
 
 def use_torch():
     global torch, functional
-    import torch as module
-    import torch.nn.functional as functions
-    torch, functional = module, functions
-    torch.set_grad_enabled(False)
-    gpu_timing.use(torch)
+    quantise.use_torch()
+    torch, functional = quantise.torch, quantise.functional
+
+
+def with_squares(y):
+    return y, y.square().sum(-1, keepdim=True)
 
 
 # ---- one case
@@ -139,6 +154,12 @@ def of_torch(case, dtype):
     return both, alone
 
 
+def is_autotuned(case, dtype, options):
+    if options.autotune is not None:
+        return options.autotune
+    return not options.no_compile and dtype == "bf16" and (case.rows, case.depth, case.columns) in AUTOTUNED
+
+
 def contestants_of(case, dtype, tail, sets, options):
     import epifuse
 
@@ -160,16 +181,71 @@ def contestants_of(case, dtype, tail, sets, options):
             made["library"] = Torch(lambda operands: case.chain.fused(*[operands[name] for name in case.shapes()]), sets)
         if not options.no_compile:
             made["compile"] = Torch(torch.compile(by_torch, dynamic=False), sets)
-        if options.autotune:
+        if is_autotuned(case, dtype, options):
             made["autotune"] = Torch(torch.compile(by_torch, dynamic=False, mode="max-autotune-no-cudagraphs"), sets)
     return made
 
 
-def exact(case, dtype, operands):
+def best_of_library(dtype, sets, exact):
+    """The bare product by the fastest of the kernels that cuBLASLt proposes, as a contestant, and what the record says of it."""
+    x, w = (sets[0][0][name] for name in "xw")
+    kind = torch.int32 if dtype == "i8" else torch.bfloat16 if dtype in NARROW else x.dtype
+    with_results = [(operands, torch.empty(len(x), len(w), dtype=kind, device="cuda")) for (operands,) in sets]
+    workspace = torch.empty(bridge.Product.WORKSPACE_BYTES, dtype=torch.uint8, device="cuda")
+
+    def scale_of(operands):
+        return operands["s"] if dtype == "f8e4m3" else None
+
+    product = bridge.Product(x, w, with_results[0][1], scale_of(sets[0][0]), MOST_KERNELS)
+
+    def by(kernel):
+        def multiply(operands, result):
+            product(kernel, operands["x"], operands["w"], result, workspace, scale_of(operands))
+            return result
+
+        return Torch(multiply, with_results)
+
+    graphs = {}
+    for kernel in range(product.kernels):
+        with contextlib.suppress(bridge.Error):  # what is proposed need not run
+            graphs[kernel] = gpu_timing.capture(by(kernel), len(sets), len(sets))
+    if not graphs:
+        raise bridge.Error(f"none of cuBLASLt's {product.kernels} kernels runs")
+    times = gpu_timing.sample(graphs, 0, leader=next(iter(graphs)))
+    seconds = {kernel: statistics.median(values) / len(sets) for kernel, values in times.items()}
+    best = min(seconds, key=seconds.get)
+    winner, (operands, result) = by(best), with_results[0]
+    result.zero_()
+    winner.function(operands, result)
+    wait("cuBLASLt's kernel")
+    worst_of(["cuBLASLt's product"], [result], [exact], "f64" if dtype == "i8" else bridge.dtype_name(kind), RIGHT.get(dtype, 1))
+    return winner, {"best": best, "seconds": [seconds.get(kernel) for kernel in range(product.kernels)]}
+
+
+def exact_product(dtype, operands):
+    """In f64, and with the scale that products of 8-bit types have."""
     value = operands["x"].double() @ operands["w"].double().t()
-    if dtype in NARROW:
-        value *= operands["s"].double()
-    return case.chain.function(value, *[operands[name].double() for name in case.chain.operands])
+    return value, value * operands["s"].double() if dtype in NARROW else value
+
+
+def worst_difference(found, exact, dtype, is_one_kernel):
+    """Of each result, in units of its tolerance; raises Wrong. A float8 number may be a neighbour of the exact one. Apart from the chain, a product of
+    16-bit types is rounded before the chain reads it."""
+    is_rounded = not is_one_kernel and dtype not in NARROW
+    limit, worst = RIGHT.get(dtype, 2 if is_rounded else 1), 0.0
+    for number, (mine, right) in enumerate(zip(found, exact, strict=True)):
+        name, kind = f"result {number}", bridge.dtype_name(mine.dtype)
+        if kind == "f8e4m3":
+            off = (mine.double() - right.double()).abs() / quantise.spacing_of(mine.dtype, right.double())
+            error = off.max().item()
+            if mine.shape != right.shape or not error <= 1:
+                raise Wrong(f"{name} is wrong: off by {error:.3g} steps of its type")
+        elif kind == "f32":
+            error = worst_of([name], [mine], [right], dtype if is_rounded else "f32", 1 if is_rounded else RIGHT_IN_F32)
+        else:
+            error = worst_of([name], [mine], [right], kind, limit)
+        worst = max(worst, error)
+    return worst
 
 
 def run_case(item, options):
@@ -181,21 +257,28 @@ def run_case(item, options):
     first = case.operands(dtype)
     total = bytes_of(list(first.values()))
     sets = [(first,)] + [(case.operands(dtype),) for _ in range(gpu_timing.sets_for(0, total) - 1)]
-    found = tail(**{name: sets[0][0][name] for name in tail.inputs})
+    found = as_list(tail(**{name: first[name] for name in tail.inputs}))
     wait("EpiFuse's kernel")
-    result = dtype if dtype not in NARROW else "bf16"
-    error = worst_of(["the result"], [found], [exact(case, dtype, sets[0][0])], result, RIGHT.get(dtype, 1))
-    del found
+    bare, value = exact_product(dtype, first)
+    exact = as_list(case.chain.function(value, *[first[name].double() for name in case.chain.operands]))
+    error = worst_difference(found, exact, dtype, plan_of(case, dtype).schedule == "gemm")
+    del found, exact
+    problems, heuristics, launches = {}, None, LAUNCHES * len(sets)
+    contestants = contestants_of(case, dtype, tail, sets, options)
+    try:
+        contestants["best"], heuristics = best_of_library(dtype, sets, bare if dtype == "i8" else value)
+    except (bridge.Error, Wrong) as problem:
+        problems["best"] = gpu_timing.first_line(problem)
+    del bare, value
     torch.cuda.empty_cache()
-    problems, launches = {}, LAUNCHES * len(sets)
-    graphs = gpu_timing.captured(contestants_of(case, dtype, tail, sets, options), len(sets), launches, problems)
+    graphs = gpu_timing.captured(contestants, len(sets), launches, problems)
     times = gpu_timing.sample(graphs, options.seconds, leader="product")
     seconds = {name: statistics.median(values) / launches for name, values in times.items()}
     torch._dynamo.reset()
     ratio = {name: value / seconds["product"] for name, value in seconds.items() if name != "product"}
     flops = 2 * case.rows * case.depth * case.columns
-    return record_of(item) | {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": flops,
-                              "seconds": seconds, "ratio": ratio, "samples": len(times["product"]), "problems": problems}
+    return record_of(item) | {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": flops, "seconds": seconds, "ratio": ratio,
+                              "heuristics": heuristics, "samples": len(times["product"]), "problems": problems}
 
 
 def record_of(item):
@@ -204,24 +287,28 @@ def record_of(item):
             "target": FACTOR}
 
 
-def line_of(case, dtype):
-    """What the plan says of the product: one kernel and its tile, or why not."""
+def plan_of(case, dtype):
     import epifuse
 
     tail = epifuse.compile(case.text(dtype))
     kinds = {"x": dtype, "w": dtype, "s": "f32"}
     shapes = case.shapes() | {"s": (case.columns if dtype == "i8" else 1,)}
     other = "bf16" if dtype in NARROW else dtype
-    plan = tail.plan(**{name: f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs})
-    return " ".join(line.split(maxsplit=1)[1] for line in plan.text().splitlines() if line.startswith(("product", "tile")))
+    return tail.plan(**{name: f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs})
+
+
+def line_of(case, dtype):
+    """What the plan says of the product: one kernel and its tile, or why not."""
+    lines = plan_of(case, dtype).text().splitlines()
+    return " ".join(line.split(maxsplit=1)[1] for line in lines if line.startswith(("product", "tile")))
 
 
 # ---- all of them
 
 
 def cases_of(dtype):
-    wanted = {"bf16": CASES, "f8e4m3": [case for case in CASES if case.chain.name in FOR_NARROW or case in FEWEST]}
-    return wanted.get(dtype, [case for case in CASES if case.chain.name in FOR_NARROW])
+    chains = {"f16": FOR_F16}.get(dtype, FOR_NARROW)
+    return [case for case in CASES if dtype == "bf16" or case.chain.name in chains or (dtype == "f8e4m3" and case in FEWEST)]
 
 
 def warm(item):
@@ -232,7 +319,8 @@ def warm(item):
 
 
 def more_options(parser):
-    parser.add_argument("--autotune", action="store_true", help="torch.compile's max-autotune too, a minute or more for each case")
+    parser.add_argument("--autotune", action=argparse.BooleanOptionalAction, help="torch.compile's max-autotune for all cases, or for none; "
+                        "by default for bf16 of a few shapes")
 
 
 if __name__ == "__main__":

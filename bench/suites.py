@@ -181,13 +181,13 @@ def counted_suite(name, what, minutes, table, page):
     return Suite(name, what, minutes, counted(name), targets=("epifuse_tool",), files=("tools/epifuse",), results=(result,))
 
 
-def package_suite(name, what, table, pages):
+def package_suite(name, what, table, pages, minutes=8):
     """One that times the Python package on a GPU; package_cases.py says how, and table_package.py has its table. A record for each device of `pages`."""
     result = Result(name, devices=tuple(pages), table=f"table_package:{table}", pages=pages)
     return Suite(
         name,
         what,
-        8,
+        minutes,
         timed(name),
         needs=("gpu", "torch", "wheel"),
         targets=("epifuse_bench_bridge",),
@@ -258,6 +258,7 @@ SUITES = {
             "matrix products that host their chain beside cuBLASLt, with and without a tail, torch.compile and eager PyTorch",
             "PRODUCTS",
             {"h100": "docs/internals/plan/gemm.md"},
+            minutes=15,
         ),
         Suite(
             "examples",

@@ -48,7 +48,15 @@ QUANTISE = table()
 
 # ---- matrix products
 
-BESIDE = {"epifuse": "one kernel", "pair": "product, then chain", "library": "cuBLASLt's epilogue", "compile": "torch.compile", "eager": "eager"}
+BESIDE = {
+    "best": "cuBLASLt, best of its heuristics",
+    "epifuse": "one kernel",
+    "pair": "product, then chain",
+    "library": "cuBLASLt's epilogue",
+    "compile": "torch.compile",
+    "autotune": "max-autotune",
+    "eager": "eager",
+}
 
 
 def products_head(document, _):

@@ -56,36 +56,8 @@ CublasLtApi open_api() {
   return api;
 }
 
-const CublasLtApi& the_api() {
-  static const CublasLtApi api = open_api();  // tried again where it failed
-  return api;
-}
-
 void check_status(int status, const char* what) {
   if (status != cublaslt::kSuccess) fail(device_failed, "cuBLASLt could not {}: its status is {}", what, status);
-}
-
-std::optional<int> type_of(DType type) {
-  switch (type) {
-    case DType::f64:
-      return cublaslt::kF64;
-    case DType::f32:
-      return cublaslt::kF32;
-    case DType::f16:
-      return cublaslt::kF16;
-    case DType::bf16:
-      return cublaslt::kBf16;
-    case DType::f8e4m3:
-      return cublaslt::kF8E4M3;
-    case DType::f8e5m2:
-      return cublaslt::kF8E5M2;
-    case DType::i8:
-      return cublaslt::kI8;
-    case DType::i32:
-      return cublaslt::kI32;
-    default:
-      return std::nullopt;
-  }
 }
 
 // A descriptor, destroyed by that function.
@@ -140,6 +112,34 @@ std::uint32_t alignment_of(const void* data) {
 
 }  // namespace
 
+const CublasLtApi& cublaslt_api() {
+  static const CublasLtApi api = open_api();  // tried again where it failed
+  return api;
+}
+
+std::optional<int> cublaslt_type(DType type) noexcept {
+  switch (type) {
+    case DType::f64:
+      return cublaslt::kF64;
+    case DType::f32:
+      return cublaslt::kF32;
+    case DType::f16:
+      return cublaslt::kF16;
+    case DType::bf16:
+      return cublaslt::kBf16;
+    case DType::f8e4m3:
+      return cublaslt::kF8E4M3;
+    case DType::f8e5m2:
+      return cublaslt::kF8E5M2;
+    case DType::i8:
+      return cublaslt::kI8;
+    case DType::i32:
+      return cublaslt::kI32;
+    default:
+      return std::nullopt;
+  }
+}
+
 bool is_matrix_layout(const TensorView& factor, bool is_right) noexcept {
   const int rank = factor.shape.size();
   for (int d = 0; d < rank - 2; ++d) {
@@ -151,7 +151,7 @@ bool is_matrix_layout(const TensorView& factor, bool is_right) noexcept {
   return is_row_major || is_column_major;
 }
 
-CublasLt::CublasLt() : api_(the_api()) { check_status(api_.create(&handle_), "make a handle"); }
+CublasLt::CublasLt() : api_(cublaslt_api()) { check_status(api_.create(&handle_), "make a handle"); }
 
 CublasLt::~CublasLt() {
   if (!is_cut_off()) api_.destroy(handle_);
@@ -176,7 +176,7 @@ void CublasLt::multiply(const TensorView& left, const TensorView& right, const O
   const auto batches = static_cast<std::int32_t>(result.shape[0]);
   for (std::size_t i = 0; i < 3; ++i) {
     const Layout layout = layout_of(*matrices[i]);
-    const auto type = type_of(matrices[i]->dtype);
+    const auto type = cublaslt_type(matrices[i]->dtype);
     if (!type) fail(unsupported, "cuBLASLt has no products of {}", to_string(matrices[i]->dtype));
     check_status(api_.layout_create(layouts[i].address(), *type, layout.rows, layout.columns, layout.leading),
                  "describe a matrix");

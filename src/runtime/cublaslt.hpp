@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include <epifuse/tensor.hpp>
 
@@ -13,6 +14,13 @@ namespace epifuse::runtime {
 
 /// cuBLASLt's functions; opaque here.
 struct CublasLtApi;
+
+/// Functions of the library that CublasLt's constructor opens, which the first call opens too. Throws
+/// Error(unsupported) where there is none.
+const CublasLtApi& cublaslt_api();
+
+/// The code of an element type, a cudaDataType_t; none for those that cuBLASLt has no products of.
+std::optional<int> cublaslt_type(DType type) noexcept;
 
 /// Whether cuBLASLt reads such matrices, in the last two dimensions, where they lie: along rows (or columns, for a
 /// right factor of 8 bits) elements are neighbours, and rows follow each other without overlap.

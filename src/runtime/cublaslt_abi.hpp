@@ -20,7 +20,7 @@ inline constexpr int kComputeI32 = 72;
 // cudaDataType_t
 inline constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kI8 = 3, kI32 = 10, kBf16 = 14, kF8E4M3 = 28, kF8E5M2 = 29;
 // cublasLtMatmulDescAttributes_t
-inline constexpr int kTransposeA = 3, kTransposeB = 4;
+inline constexpr int kTransposeA = 3, kTransposeB = 4, kScaleA = 17;
 // cublasOperation_t
 inline constexpr int kTransposed = 1;
 // cublasLtMatrixLayoutAttribute_t

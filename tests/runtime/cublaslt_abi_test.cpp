@@ -20,6 +20,7 @@ static_assert(cublaslt::kI8 == CUDA_R_8I && cublaslt::kI32 == CUDA_R_32I && cubl
 static_assert(cublaslt::kF8E4M3 == CUDA_R_8F_E4M3 && cublaslt::kF8E5M2 == CUDA_R_8F_E5M2);
 static_assert(cublaslt::kTransposeA == CUBLASLT_MATMUL_DESC_TRANSA);
 static_assert(cublaslt::kTransposeB == CUBLASLT_MATMUL_DESC_TRANSB);
+static_assert(cublaslt::kScaleA == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
 static_assert(cublaslt::kTransposed == CUBLAS_OP_T);
 static_assert(cublaslt::kBatchCount == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
 static_assert(cublaslt::kBatchStride == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
