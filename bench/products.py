@@ -34,6 +34,7 @@ NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf
 LAUNCHES = 4  # of each set of operands, in a graph
 RIGHT = {"f8e4m3": 8}  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
 RIGHT_IN_F32 = 8  # likewise, of results in f32, which show how tensor cores add thousands of numbers
+CANCELLED = 0.004  # of a float8 number whose block has a scale of 1/100: what 8192 products of about 1/90 leave in f32 where they cancel
 MOST_KERNELS = 16  # of cuBLASLt, for one product
 
 
@@ -236,7 +237,7 @@ def worst_difference(found, exact, dtype, is_one_kernel):
     for number, (mine, right) in enumerate(zip(found, exact, strict=True)):
         name, kind = f"result {number}", bridge.dtype_name(mine.dtype)
         if kind == "f8e4m3":
-            off = (mine.double() - right.double()).abs() / quantise.spacing_of(mine.dtype, right.double())
+            off = (mine.double() - right.double()).abs() / (quantise.spacing_of(mine.dtype, right.double()) + CANCELLED)
             error = off.max().item()
             if mine.shape != right.shape or not error <= 1:
                 raise Wrong(f"{name} is wrong: off by {error:.3g} steps of its type")
