@@ -112,6 +112,29 @@ TEST_F(ProductDispatchOfWarps, OverlapAndHostMemoryAreRefused) {
             std::string::npos);
 }
 
+// The product's kernel leaves partial results in the workspace, and another kernel makes the sums of these.
+TEST_F(ProductDispatch, ReductionsAreFinishedByAnotherKernel) {
+  const Epilogue tail = as_written("y = linear(x, w); return y, sum(square(y), axis=-1, keepdim=true)");
+  const std::vector<TensorView> inputs = {tensor(0, {8192, 64}), tensor(4, {4096, 64})};
+  const std::vector<OutputView> outputs = {result(128, {8192, 4096}), result(8, {8192, 1}, DType::f32)};
+  const std::size_t bytes = engine_.workspace_bytes(tail, outputs, inputs);
+  EXPECT_EQ(bytes % (8192 * sizeof(float)), 0U) << "so many partial results of each row";
+  EXPECT_GE(bytes, 16 * 8192 * sizeof(float)) << "tiles have 256 columns at most";
+  engine_.prepare(tail, outputs, inputs);
+  EXPECT_EQ(engine_.stats().kernels, 2U);
+  for (int i = 0; i < 2; ++i) engine_.launch(tail, nullptr, outputs, inputs);
+  EXPECT_EQ(engine_.stats().kernels, 2U);
+  EXPECT_EQ(engine_.stats().launches, 4U);
+  const Workspace enough{at(64), bytes};
+  engine_.launch(tail, nullptr, outputs, inputs, {}, enough);
+  EXPECT_NE(refusal([&] {
+              engine_.launch(tail, nullptr, outputs, inputs, {}, Workspace{at(64), bytes - 1});
+            }).find("workspace"),
+            std::string::npos);
+  const std::vector<OutputView> overlapping = {outputs[0], result(130, {8192, 1}, DType::f32)};
+  EXPECT_NE(refusal([&] { engine_.launch(tail, nullptr, overlapping, inputs); }).find("overlap"), std::string::npos);
+}
+
 TEST_F(ProductDispatch, ShapesOfOneTileShareAKernel) {
   const Epilogue tail = as_written("gelu(linear(x, w))");
   for (const std::int64_t rows : {8192, 16'384})

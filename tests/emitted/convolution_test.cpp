@@ -30,7 +30,7 @@ plan::Inside planned(ConvolutionProblem& problem, int multiprocessors) {
 std::optional<std::string> run(ConvolutionProblem& problem, const plan::Inside& inside, const CompiledText& text,
                                bool late) {
   problem.reset();
-  const auto wrong = run(inside.plan, inside.split.chain, text, late);
+  const auto wrong = run(inside.plan, inside.chain(), text, late);
   return wrong ? wrong : problem.judge();
 }
 
@@ -53,7 +53,7 @@ TEST(ConvolutionEmitted, IsTheChainOfTheConvolution) {
     const plan::Inside inside = planned(problem, random.between(2, 4));
     const plan::Patch& patch = inside.plan.convolution->patch;
     patches.insert({patch.width, patch.height, patch.images});
-    const std::string source = codegen::emit_gemm(inside.split.chain, inside.plan, codegen::Compilers::both);
+    const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
     for (const bool late : {false, true}) {
       const auto wrong = run(problem, inside, text, late);
@@ -81,7 +81,7 @@ TEST(ConvolutionEmitted, IsOneKernelForAllShapes) {
     e.padding[1] = size - 1;
     ConvolutionProblem problem(kConvolutionChains[1], e, kTypes[0], random);
     const plan::Inside inside = planned(problem, 2);
-    sources.insert(codegen::emit_gemm(inside.split.chain, inside.plan));
+    sources.insert(codegen::emit_gemm(inside.chain(), inside.plan));
   }
   EXPECT_EQ(sources.size(), 1U);
 }
@@ -119,7 +119,7 @@ TEST(ConvolutionModel, FindsPlantedFaults) {
   ASSERT_GT(inside.plan.convolution->patch.images, 1);
   ASSERT_GT(inside.plan.convolution->patches_across(), 1);
   ASSERT_GT(inside.plan.convolution->patches(), inside.plan.convolution->patches_across());
-  const std::string source = codegen::emit_gemm(inside.split.chain, inside.plan, codegen::Compilers::both);
+  const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
   const auto sound = run(problem, inside, CompiledText(source), true);
   ASSERT_FALSE(sound) << *sound;
   for (const Fault& fault : kFaults) {

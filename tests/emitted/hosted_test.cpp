@@ -39,6 +39,7 @@ const std::vector<HostedChain>& hosted_chains() {
       {"q, s = quantize(linear(x, w) * c + r, f8e4m3, 32); ", {"s", "q"}, {f32, f8e4m3}, 32},
       {"q, s = quantize(linear(x, w) + r, i8, 64); ", {"q", "s"}, {i8, f32}, 64},
       {"q, s = quantize(linear(x, w) * linear(x, v), f8e5m2, 64); ", {"q", "s"}, {f8e5m2, f32}, 64},
+      {"q, s = mx_quantize(linear(x, w) * c + r, f8e4m3); ", {"s", "q"}, {f8e8m0, f8e4m3}, 32},
       {"y = linear(x, w) + b; m = amax(abs(unflatten(y, -1, (-1, 128))), axis=-1, keepdim=true); ",
        {"flatten(unflatten(y, -1, (-1, 128)) / (m + 1), -2, -1)"},
        {bf16},
@@ -171,7 +172,7 @@ TEST(GemmEmitted, HostsReductions) {
   std::mt19937 random(30);
   const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   std::set<std::string_view> tiles;
-  for (int number = 0; number < 45; ++number) {
+  for (int number = 0; number < 50; ++number) {
     const HostedChain& chain = hosted_chains()[static_cast<std::size_t>(number) % hosted_chains().size()];
     const Dims rows = number % 4 == 3 ? Dims{3, draw(90)} : Dims{draw(number % 3 == 0 ? 600 : 280)};
     std::int64_t columns = 8 * draw(40);

@@ -155,6 +155,18 @@ std::optional<TensorView> scales_of_groups(const Product& product, const OutputV
   return Merge(shape, product.right.shape).of(scales);
 }
 
+// One kernel writes the tensor and scales, and others the rest: none of them sees what the others write. Null pointers
+// stand for memory that overlaps nothing.
+void check_apart(std::span<const OutputView> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      if (outputs[i].data != nullptr && outputs[k].data != nullptr && overlap(outputs[i], outputs[k]))
+        base::fail(ErrorCode::invalid_argument, "results {} and {} of the chain overlap in memory; give each its own",
+                   k, i);
+    }
+  }
+}
+
 // Nothing is merged: tensor maps have four dimensions.
 ProductOperands operands_of_convolution(const WithoutProducts& split, const OutputView& output,
                                         std::span<const TensorView> inputs) {
@@ -177,6 +189,7 @@ std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hos
   const WithoutProducts& split = hosted.split;
   const OutputView& written = outputs[hosted.result];
   const Product& product = split.products[0];
+  check_apart(outputs);
   if (product.windows) return operands_of_convolution(split, written, inputs);
   const auto operands = split.operands(inputs, abstract_results(split));
   const Merge merge(product.shape, product.right.shape);
