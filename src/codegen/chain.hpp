@@ -66,8 +66,8 @@ class ChainWriter {
   std::string of_one_element(const ir::Node& node);
 };
 
-/// `chain()`, or a function of another name: the chain for one element, of operands that the kernel reads, scalars and counts; its results are
-/// references, or the only one is returned. Requires the sections of its operations.
+/// `chain()`, or a function of another name: the chain for one element, of operands that the kernel reads, scalars and
+/// counts; its results are references, or the only one is returned. Requires the sections of its operations.
 std::string write_chain(const ir::Program& program, const plan::KernelClass& kernel,
                         const std::vector<ir::Kind>& input_kinds, ChainWriter& writer, bool returns_result = false,
                         std::string_view name = "chain");

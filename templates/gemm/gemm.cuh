@@ -45,15 +45,15 @@ constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
 //@end
 
-//@section kept_sums
+//@section held_sums
 //@if kGroupColumns > 0
 // A value of the chain in the place of a sum, and back.
 __device__ __forceinline__ Sum as_sum(float value) { return /*@if kIntegers*/__float_as_int(value)/*@endif*//*@if !kIntegers*/value/*@endif*/; }
-__device__ __forceinline__ float kept_value(Sum kept) { return /*@if kIntegers*/__int_as_float(kept)/*@endif*//*@if !kIntegers*/kept/*@endif*/; }
+__device__ __forceinline__ float held_value(Sum held) { return /*@if kIntegers*/__int_as_float(held)/*@endif*//*@if !kIntegers*/held/*@endif*/; }
 //@endif
 //@end
 
-//@section gemm : host_pairs, kept_sums, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
+//@section gemm : host_pairs, held_sums, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
 struct Barriers {
   unsigned base;
   __device__ __forceinline__ unsigned full(int stage) const { return base + stage * 8; }
@@ -532,11 +532,11 @@ struct Multiplier {
     }
   }
 
-  // A sub-tile of the group that is reduced: its operands wait in the slot at `ahead`.
+  // A sub-tile of the group that is reduced: its operands wait in the slot at `place`.
   template <int kBlock>
-  __device__ __forceinline__ void keep_subtile(int first, const Ring<kSlots>& ahead) {
-    const unsigned address = slots + ahead.at * kSlotBytes;
-    if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, ahead.at), ahead.parity);
+  __device__ __forceinline__ void keep_subtile(int first, const Ring<kSlots>& place) {
+    const unsigned address = slots + place.at * kSlotBytes;
+    if constexpr (kTileInputs > 0) wait_barrier(barriers.slot(group, place.at), place.parity);
     keep_values<kBlock, 0>(first, address);
     keep_values<kBlock, 16>(first + 16, address);
   }
@@ -549,16 +549,16 @@ struct Multiplier {
 //@if kGroupColumns == kSubtileColumns
     keep_subtile<kBlock>(first, slot);
 //@else
-    Ring<kSlots> ahead = slot;
+    Ring<kSlots> place = slot;
 //@if kUnrolls
 #pragma unroll
 //@else
 #pragma unroll 1
 //@endif
     for (int column = first; column < first + kGroupColumns; column += kSubtileColumns) {
-      keep_subtile<kBlock>(column, ahead);
+      keep_subtile<kBlock>(column, place);
       turn_group<kBlock>();
-      ahead.next();
+      place.next();
     }
 //@endif
 #pragma unroll
@@ -582,7 +582,7 @@ struct Multiplier {
   __device__ __forceinline__ void run_chain(unsigned slot_address) {
     float made[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) made[i] = host_element(p, kept_value(sums[kBlock][kOfSubtile / 2 + i]), group_values[i / 2 % 2]);
+    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[kBlock][kOfSubtile / 2 + i]), group_values[i / 2 % 2]);
     store_result(made, slot_address + kResultAt, kOfSubtile);
   }
 

@@ -1,6 +1,6 @@
-// Chains with reductions that the kernel of a product hosts: the emitted text runs on the CPU by the model of sm_90a, the
-// chains of its partial results on the CPU device, and all results are compared with chains of one result each, which
-// the CPU device computes behind the product.
+// Chains with reductions that the kernel of a product hosts: the emitted text runs on the CPU by the model of sm_90a,
+// the chains of its partial results on the CPU device, and all results are compared with chains of one result each,
+// which the CPU device computes behind the product.
 #include <gtest/gtest.h>
 
 #include <cmath>

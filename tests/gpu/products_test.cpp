@@ -76,7 +76,8 @@ TEST_F(Products, AreCapturedInAGraph) {
   }
 }
 
-// Chains whose reductions the product's kernel takes: partial results, which other kernels finish, and groups of columns.
+// Chains whose reductions the product's kernel takes: partial results, which other kernels finish, and groups of
+// columns.
 // What they must be is what the CPU device makes of chains of one result each.
 TEST_F(Products, HostReductions) {
   struct Reducing {

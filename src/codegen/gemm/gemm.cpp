@@ -143,7 +143,7 @@ class GemmEmitter {
     return {made_.groups->results.data(), made_.groups->results.size()};
   }
 
-  // The chains behind the groups: of the kept value and of what its group is reduced to, and of the latter alone.
+  // The chains behind the groups: of the held value and of what its group is reduced to, and of the latter alone.
   std::string write_groups() {
     std::string out = "// The element of the tensor, when its group of columns is reduced.\n" +
                       write_second(groups_->elements, made_.groups->elements, true, "element_of_group");
@@ -163,8 +163,8 @@ class GemmEmitter {
   std::string host_of_groups() const {
     if (groups_ == nullptr) return {};
     std::string out = fmt::format(
-        "// The element whose kept value and group these are.\n"
-        "__device__ __forceinline__ float host_element(const Params&{}, float kept, const float (&groups)[kPartials]) "
+        "// The element whose held value and group these are.\n"
+        "__device__ __forceinline__ float host_element(const Params&{}, float held, const float (&groups)[kPartials]) "
         "{{\n  return static_cast<float>(element_of_group({}));\n}}\n\n",
         groups_->elements.scalars().empty() ? "" : " p",
         fmt::join(arguments_of(groups_->elements, made_.groups->elements, true), ", "));
@@ -189,11 +189,11 @@ class GemmEmitter {
                variables, fmt::join(arguments, ", "), stores);
   }
   static std::vector<std::string> arguments_of(const ir::Program& chain, const plan::KernelClass& kernel,
-                                               bool has_kept) {
+                                               bool has_held) {
     std::vector<std::string> arguments;
     for (std::size_t i = 0; i < chain.inputs().size(); ++i) {
       if (kernel.inputs[i].access == plan::Access::unused) continue;
-      arguments.push_back(has_kept && i == 0 ? std::string("kept") : fmt::format("groups[{}]", i - (has_kept ? 1 : 0)));
+      arguments.push_back(has_held && i == 0 ? std::string("held") : fmt::format("groups[{}]", i - (has_held ? 1 : 0)));
     }
     for (std::size_t i = 0; i < chain.scalars().size(); ++i) arguments.push_back("p." + scalar_name(chain, i));
     return arguments;

@@ -109,11 +109,11 @@ struct GemmReduction {
 inline constexpr std::size_t kMostGemmReductions = 4;
 using GemmReductions = base::InlineVector<GemmReduction, kMostGemmReductions>;
 
-/// Chains that go on where groups of columns are reduced. The chain's first result is kept for them, and the others are
+/// Chains that go on where groups of columns are reduced. The chain's first result is held for them, and the others are
 /// reduced.
 struct GemmGroups {
   int columns = 0;       ///< of a group
-  ir::Program elements;  ///< of the kept value, and of what its group is reduced to: the tensor
+  ir::Program elements;  ///< of the held value, and of what its group is reduced to: the tensor
   ir::Program scales;    ///< of the latter: results with a value for each group; without results if there are none
 };
 

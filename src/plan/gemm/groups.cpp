@@ -55,7 +55,7 @@ class GroupSplitter {
 
   std::variant<Hosted, std::string> run() {
     if (std::string why = find_scopes(); !why.empty()) return why;
-    if (std::string why = find_kept(); !why.empty()) return why;
+    if (std::string why = find_held(); !why.empty()) return why;
     if (std::string why = find_result(); !why.empty()) return why;
     if (columns_ % WarpGroupTile::kSubtileColumns != 0)
       return fmt::format("groups of {} columns are reduced; a kernel reduces multiples of {}", columns_,
@@ -132,15 +132,15 @@ class GroupSplitter {
   }
 
   // What elements behind the groups read of those before: one value of the product's shape.
-  std::string find_kept() {
+  std::string find_held() {
     const auto is_behind = [&](std::size_t i) { return of_[i] == Of::second_element || of_[i] == Of::group; };
     const auto read = [&](Value value) -> std::string {
       const Value bare = bare_[place(value)];
-      if (of_[place(bare)] != Of::first_element || bare == kept_) return {};
-      if (kept_ != ir::kNone)
+      if (of_[place(bare)] != Of::first_element || bare == held_) return {};
+      if (held_ != ir::kNone)
         return fmt::format("'{}' and '{}' are both read beside groups of columns, and a kernel keeps one value",
-                           plan::text_of(chain_, kept_), plan::text_of(chain_, bare));
-      kept_ = bare;
+                           plan::text_of(chain_, held_), plan::text_of(chain_, bare));
+      held_ = bare;
       return {};
     };
     for (std::size_t i = 0; i < of_.size(); ++i) {
@@ -153,10 +153,10 @@ class GroupSplitter {
     for (const ir::Result& result : chain_.results()) {
       if (std::string why = read(result.value); !why.empty()) return why;
     }
-    if (kept_ == ir::kNone) return "no element is left beside groups of columns";
-    if (shapes_[place(kept_)] != shape_)
-      return fmt::format("'{}' has the shape {}, and the product {}", plan::text_of(chain_, kept_),
-                         to_string(shapes_[place(kept_)]), to_string(shape_));
+    if (held_ == ir::kNone) return "no element is left beside groups of columns";
+    if (shapes_[place(held_)] != shape_)
+      return fmt::format("'{}' has the shape {}, and the product {}", plan::text_of(chain_, held_),
+                         to_string(shapes_[place(held_)]), to_string(shape_));
     return {};
   }
 
@@ -185,9 +185,9 @@ class GroupSplitter {
     return rebuilt(builder, n, args, ir::name_of_operand(chain_, n), nullptr);
   }
 
-  // The kept value, and what groups of it are reduced from.
+  // The held value, and what groups of it are reduced from.
   WithoutProducts first_chain() {
-    std::vector<Value> writes = {kept_};
+    std::vector<Value> writes = {held_};
     for (const Value value : reduced_) {
       writes.push_back(node(value).args[0]);
       made_.reductions.push_back({node(value).op, GemmScope::group});
@@ -211,18 +211,18 @@ class GroupSplitter {
     return made;
   }
 
-  // Of what groups were reduced to, in the order of `reduced_`; in front of them the kept value.
-  ir::Program second_chain(const std::vector<std::size_t>& results, bool has_kept) const {
+  // Of what groups were reduced to, in the order of `reduced_`; in front of them the held value.
+  ir::Program second_chain(const std::vector<std::size_t>& results, bool has_held) const {
     std::vector<Value> writes;
     for (const std::size_t result : results) writes.push_back(chain_.results()[result].value);
     std::vector<bool> known(of_.size(), false);
-    if (has_kept) known[place(kept_)] = true;
+    if (has_held) known[place(held_)] = true;
     for (const Value value : reduced_) known[place(value)] = true;
     const std::vector<bool> needed = ir::needed_for(chain_, writes, known);
     ir::Builder builder;
     for (const std::string& name : chain_.scalars()) builder.scalar(name);
     std::vector<Value> copies(of_.size(), ir::kNone);
-    if (has_kept) copies[place(kept_)] = builder.float_input(fresh_name("kept"));
+    if (has_held) copies[place(held_)] = builder.float_input(fresh_name("held"));
     for (std::size_t i = 0; i < reduced_.size(); ++i)
       copies[place(reduced_[i])] = builder.float_input(fresh_name(fmt::format("of_group{}", i)));
     for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -252,7 +252,7 @@ class GroupSplitter {
   std::vector<Of> of_;       // by value
   std::vector<Value> bare_;  // by value: the same before dimensions were split or merged
   std::vector<Value> reduced_;
-  Value kept_ = ir::kNone;
+  Value held_ = ir::kNone;
   std::int64_t columns_ = 0;
   Hosted made_;
 };

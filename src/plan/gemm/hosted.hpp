@@ -33,7 +33,7 @@ struct Hosted {
   std::size_t result = 0;  ///< of the whole chain, the first of `split`
   GemmReductions reductions;
   std::vector<Finish> finishes;
-  std::shared_ptr<const GemmGroups> groups = nullptr;  ///< then the first result of `split` is the value that is kept
+  std::shared_ptr<const GemmGroups> groups = nullptr;  ///< then the first result of `split` is the value that is held
   std::vector<std::size_t> of_groups = {};             ///< of the whole chain, the results of `groups->scales`
 };
 

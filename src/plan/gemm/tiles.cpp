@@ -68,8 +68,9 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
   return std::nullopt;
 }
 
-// Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one tile. A group whose turn it is would wait for the sums
-// that are taken out of each stage, and the other would not fill the gap.
+// Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one
+// tile. A warp group whose turn it is would wait for the sums that are taken out of each stage, and the other would not
+// fill the gap.
 bool is_possible(const GemmClass& made, const WarpGroupTile& tile, int /*instructions*/) {
   const int prefetched = std::max(4, slots_of_group(made)) - 1;
   constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
