@@ -311,7 +311,7 @@ std::variant<Hosted, std::string> hosted(const WithoutProducts& split, std::span
       return fmt::format("the chain has {} results, and the kernel of a product writes one", outputs.size());
     return Hosted{split, 0, {}, {}, nullptr, {}};
   }
-  if (split.products[0].windows) return std::string("the kernel of a convolution reduces nothing");
+  if (split.products[0].windows) return std::string("the kernel of a convolution hosts no reductions");
   if (auto of_groups = grouped(split, outputs, inputs)) return std::move(*of_groups);
   for (const Node& n : nodes) {
     if (!ir::is_reduction(n.op) && (n.op >= Op::unflatten || n.op == Op::count))
