@@ -1,5 +1,5 @@
 // A convolution apart from its chain: its windows are copied to the rows of a matrix, and that is multiplied as any
-// other. For products.cpp and precompile.cpp.
+// other. For products.cpp.
 #pragma once
 
 #include <cstdint>

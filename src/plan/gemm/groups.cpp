@@ -4,16 +4,15 @@
 #include "plan/gemm/groups.hpp"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/text.hpp"
-#include "ir/derivatives.hpp"
 #include "ir/subchain.hpp"
 #include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
+#include "plan/gemm/chain_copies.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -85,8 +84,7 @@ class GroupSplitter {
           return fmt::format("'{}' of groups of columns is none that the kernel of a product computes",
                              ir::written_name(n));
         of_[i] = Of::group;
-        if (std::ranges::find(reduced_, static_cast<Value>(i)) == reduced_.end())
-          reduced_.push_back(static_cast<Value>(i));
+        reduced_.push_back(static_cast<Value>(i));
       } else if (n.op == Op::input) {
         of_[i] = Of::first_element;
       } else if (n.op > Op::cast && !ir::is_elementwise(n.op)) {
@@ -176,15 +174,6 @@ class GroupSplitter {
                        tensors);
   }
 
-  // A copy of a node, of arguments that were copied before; what splits dimensions is its argument.
-  Value copy(ir::Builder& builder, std::size_t i, const std::vector<Value>& copies) const {
-    const Node& n = chain_.nodes()[i];
-    if (is_split(n)) return copies[place(n.args[0])];
-    std::array<Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
-    for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[place(n.args[k])];
-    return rebuilt(builder, n, args, ir::name_of_operand(chain_, n), nullptr);
-  }
-
   // The held value, and what groups of it are reduced from.
   WithoutProducts first_chain() {
     std::vector<Value> writes = {held_};
@@ -192,23 +181,7 @@ class GroupSplitter {
       writes.push_back(node(value).args[0]);
       made_.reductions.push_back({node(value).op, GemmScope::group});
     }
-    const std::vector<bool> needed = ir::needed_for(chain_, writes, std::vector<bool>(of_.size(), false));
-    ir::Builder builder;
-    for (const std::string& name : chain_.scalars()) builder.scalar(name);
-    WithoutProducts made{{}, {}, split_.products};
-    std::vector<Value> copies(of_.size(), ir::kNone);
-    std::vector<std::string> texts;
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-      if (!needed[i]) continue;
-      const Node& n = chain_.nodes()[i];
-      copies[i] = copy(builder, i, copies);
-      if (n.op != Op::input) continue;
-      made.reads.push_back(split_.reads[static_cast<std::size_t>(n.ordinal)]);
-      texts.push_back(chain_.operand_text(static_cast<std::size_t>(n.ordinal)));
-    }
-    for (const Value value : writes) builder.result({}, copies[place(value)]);
-    made.chain = std::move(builder).finish().with(chain_.math()).with_operand_texts(std::move(texts));
-    return made;
+    return chain_of_elements(split_, writes, {});
   }
 
   // Of what groups were reduced to, in the order of `reduced_`; in front of them the held value.
@@ -222,26 +195,15 @@ class GroupSplitter {
     ir::Builder builder;
     for (const std::string& name : chain_.scalars()) builder.scalar(name);
     std::vector<Value> copies(of_.size(), ir::kNone);
-    if (has_held) copies[place(held_)] = builder.float_input(fresh_name("held"));
+    if (has_held) copies[place(held_)] = builder.float_input(fresh_name(chain_, "held"));
     for (std::size_t i = 0; i < reduced_.size(); ++i)
-      copies[place(reduced_[i])] = builder.float_input(fresh_name(fmt::format("of_group{}", i)));
+      copies[place(reduced_[i])] = builder.float_input(fresh_name(chain_, fmt::format("of_group{}", i)));
     for (std::size_t i = 0; i < copies.size(); ++i) {
-      if (needed[i] && !known[i]) copies[i] = copy(builder, i, copies);
+      if (needed[i] && !known[i]) copies[i] = copied(builder, chain_, i, copies);
     }
     for (const std::size_t result : results)
       builder.result(chain_.results()[result].name, copies[place(chain_.results()[result].value)]);
     return std::move(builder).finish().with(chain_.math());
-  }
-
-  std::string fresh_name(std::string name) const {
-    const auto is_taken = [&](const std::vector<std::string>& names) {
-      return std::ranges::find(names, name) != names.end();
-    };
-    const auto is_of_result = [&] {
-      return std::ranges::find(chain_.results(), name, &ir::Result::name) != chain_.results().end();
-    };
-    while (is_taken(chain_.scalars()) || is_of_result()) name += '_';
-    return name;
   }
 
   const ir::Program& chain_;

@@ -3,15 +3,14 @@
 #include "plan/gemm/hosted.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
 #include "base/text.hpp"
-#include "ir/derivatives.hpp"
 #include "ir/subchain.hpp"
 #include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
+#include "plan/gemm/chain_copies.hpp"
 #include "plan/gemm/groups.hpp"
 
 namespace epifuse::plan {
@@ -155,34 +154,10 @@ class Splitter {
                        tensors);
   }
 
-  // A copy of a node, of arguments that were copied before.
-  Value copy(ir::Builder& builder, Value value, const std::vector<Value>& copies) const {
-    const Node& n = node(value);
-    std::array<Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
-    for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[place(n.args[k])];
-    return rebuilt(builder, n, args, ir::name_of_operand(chain_, n), nullptr);
-  }
-
   void make_kernel_chain() {
     std::vector<Value> writes = {chain_.results()[made_.result].value};
     writes.insert(writes.end(), arguments_.begin(), arguments_.end());
-    const std::vector<bool> needed = ir::needed_for(chain_, writes, std::vector<bool>(is_reduced_.size(), false));
-    ir::Builder builder;
-    for (const std::string& name : chain_.scalars()) builder.scalar(name);
-    std::vector<Value> copies(is_reduced_.size(), ir::kNone);
-    std::vector<std::string> texts;
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-      if (!needed[i]) continue;
-      const Node& n = chain_.nodes()[i];
-      copies[i] = copy(builder, static_cast<Value>(i), copies);
-      if (n.op != Op::input) continue;
-      made_.split.reads.push_back(read_of(n));
-      texts.push_back(chain_.operand_text(static_cast<std::size_t>(n.ordinal)));
-    }
-    builder.result(chain_.results()[made_.result].name, copies[place(writes[0])]);
-    for (std::size_t i = 1; i < writes.size(); ++i) builder.result({}, copies[place(writes[i])]);
-    made_.split.chain = std::move(builder).finish().with(chain_.math()).with_operand_texts(std::move(texts));
-    made_.split.products = split_.products;
+    made_.split = chain_of_elements(split_, writes, chain_.results()[made_.result].name);
   }
 
   // What a result reads beside partial results must be operands. Results of one shape that read partial results of the
@@ -244,7 +219,7 @@ class Splitter {
       const Node& n = chain_.nodes()[i];
       const auto cut = std::ranges::find(cuts_, static_cast<Value>(i), &Cut::node);
       if (cut == cuts_.end()) {
-        copies[i] = copy(builder, static_cast<Value>(i), copies);
+        copies[i] = copied(builder, chain_, i, copies);
         if (n.op != Op::input) continue;
         made.reads.push_back({std::nullopt, read_of(n)});
         texts.push_back(chain_.operand_text(static_cast<std::size_t>(n.ordinal)));
@@ -252,7 +227,7 @@ class Splitter {
       }
       auto known = std::ranges::find(partials, cut->reduction, &std::pair<std::size_t, Value>::first);
       if (known == partials.end()) {
-        Value own = builder.float_input(fresh_name(cut->reduction));
+        Value own = builder.float_input(fresh_name(chain_, fmt::format("partials{}", cut->reduction)));
         // They have one shape: said so, one pass reduces all of them.
         if (!partials.empty()) own = builder.expand_as(own, partials[0].second);
         partials.emplace_back(cut->reduction, own);
@@ -278,15 +253,6 @@ class Splitter {
     const std::uint32_t dimensions = reduced_dimensions(n, shape_.size());
     for (int d = 0; d < shape_.size(); ++d) elements *= (dimensions >> d & 1U) != 0 ? shape_[d] : 1;
     return builder.apply(Op::div, {reduced, builder.constant(static_cast<double>(elements)), ir::kNone});
-  }
-
-  std::string fresh_name(std::size_t reduction) const {
-    std::string name = fmt::format("partials{}", reduction);
-    const auto is_taken = [&](const std::vector<std::string>& names) {
-      return std::ranges::find(names, name) != names.end();
-    };
-    while (is_taken(chain_.inputs()) || is_taken(chain_.scalars())) name += '_';
-    return name;
   }
 
   const WithoutProducts& split_;
