@@ -83,6 +83,38 @@ __device__ __forceinline__ void meet_cluster() {
 #endif
 //@end
 
+//@section distributed_sums : clusters
+#if defined(__CUDACC__)
+// Four sums to this address of block `rank` of the cluster.
+__device__ __forceinline__ void give_sums(unsigned address, unsigned rank, const Sum* sums) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.v4.b32 [remote], {%2, %3, %4, %5};\n"
+      "}" ::"r"(address),
+//@if kIntegers
+      "r"(rank), "r"(sums[0]), "r"(sums[1]), "r"(sums[2]), "r"(sums[3])
+//@else
+      "r"(rank), "f"(sums[0]), "f"(sums[1]), "f"(sums[2]), "f"(sums[3])
+//@endif
+      : "memory");
+}
+
+// Four that were given to this block.
+__device__ __forceinline__ void load_sums(unsigned address, Sum* sums) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+//@if kIntegers
+               : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
+//@else
+               : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
+//@endif
+               : "r"(address)
+               : "memory");
+}
+#endif
+//@end
+
 //@section tensor_maps
 struct alignas(64) TensorMap {
   unsigned long long opaque[16];

@@ -4,6 +4,9 @@
 // products. Two blocks of a cluster have tiles one below the other and copy the right operand's tile for each other. Two products of one left factor share
 // a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
 //
+// Where tiles are few, the blocks of a cluster share the depth of one tile (kSplit). Each then has the chain of some of its columns, whose sums the others give it
+// through distributed shared memory.
+//
 // The left factor of a convolution is the images (kWindows). A row of a tile is a pixel of the result, and all of them are a patch of pixels beside and below
 // each other. What one pixel of the filters meets is a box of the images then, and zeros where that lies outside. Boxes of the result are halves of patches.
 //
@@ -25,7 +28,8 @@ constexpr int kGroupRows = 64 * kBlocks;
 constexpr int kTileM = kTakesTurns ? kGroupRows : kGroups * kGroupRows;
 constexpr int kSubtileColumns = 32;
 constexpr int kResultN = kTileN / kProducts;  // columns of the result that a tile is of
-constexpr int kSubtiles = kBlocks * (kResultN / kSubtileColumns);  // of a group's tile
+constexpr int kChainN = kResultN / kSplit;  // of these, whose chain this block runs
+constexpr int kSubtiles = kBlocks * (kChainN / kSubtileColumns);  // of a group's tile
 
 // Shared memory, in bytes.
 constexpr int kLeftBytes = kTileM * 128;
@@ -33,7 +37,7 @@ constexpr int kRightBytes = kTileN * 128;
 constexpr int kStageBytes = kLeftBytes + kRightBytes;
 constexpr int kSlotsAt = kStages * kStageBytes;
 constexpr int kVectorsAt = kSlotsAt + kGroups * kSlots * kSlotBytes;
-constexpr int kVectorBytes = kRowVectors * kResultN * 4;  // of a group
+constexpr int kVectorBytes = kRowVectors * kChainN * 4;  // of a group
 //@if kColumnPartials > 0
 constexpr int kReducedAt = kVectorsAt + kGroups * kVectorBytes;  // columns of sub-tiles, by what each warp reduced them to
 constexpr int kReducedBytes = kSlots * kColumnPartials * 4 * kSubtileColumns * 4;  // of a group
@@ -43,6 +47,9 @@ constexpr int kBarriersAt = kVectorsAt + kGroups * kVectorBytes;
 //@endif
 constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
+//@if kSplit > 1
+static_assert(kCluster == 1 && kBlocks == 1 && kTileM * kTileN * 4 <= kSlotsAt, "all sums of a tile fit the place of the stages");
+//@endif
 //@end
 
 //@section held_sums
@@ -151,15 +158,36 @@ struct FilterPixel {
 };
 
 //@endif
+//@if kSplit > 1
+// The tiles along the depth that one block of a cluster has.
+struct Depth {
+  int first, end;
+  __device__ __forceinline__ Depth(const Params& p, unsigned share)
+      : first(p.k_blocks * static_cast<int>(share) / kSplit), end(p.k_blocks * (static_cast<int>(share) + 1) / kSplit) {}
+};
+
+//@endif
 // The copying warp group's one thread.
-__device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, Barriers barriers, unsigned rank) {
+__device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, Barriers barriers, unsigned rank/*@if kSplit > 1*/, Depth depth/*@endif*/) {
   Ring<kStages> ring;
+//@if kSplit > 1
+  {
+    const Tile tile = tile_of(p, static_cast<int>(blockIdx.x) / kSplit, rank);
+//@else
   for (int index = static_cast<int>(blockIdx.x) / kCluster; index < p.tiles; index += static_cast<int>(gridDim.x) / kCluster) {
     const Tile tile = tile_of(p, index, rank);
+//@endif
 //@if kWindows
     FilterPixel pixel(p, tile);
+//@if kSplit > 1
+    for (int block = 0; block < depth.first; ++block) pixel.next(p);
 //@endif
+//@endif
+//@if kSplit > 1
+    for (int block = depth.first; block < depth.end; ++block, ring.next()) {
+//@else
     for (int block = 0; block < p.k_blocks; ++block, ring.next()) {
+//@endif
       wait_barrier(barriers.empty(ring.at), ring.parity ^ 1u);
       const unsigned full = barriers.full(ring.at);
       const unsigned left = shared + ring.at * kStageBytes;
@@ -205,12 +233,16 @@ struct Multiplier {
   unsigned shared;
   Barriers barriers;
   unsigned rank;
+//@if kSplit > 1
+  unsigned share;  // of the tile's depth and columns
+  int k_blocks;  // tiles along that depth
+//@endif
   int group, thread, lane;
   unsigned slots, vectors;
   Ring<kStages> ring;
   Ring<kSlots> slot;
   Sum sums[kBlocks][kTileN / 2];
-  float row_values[kRowVectors > 0 ? kRowVectors : 1][(kResultN + 127) / 128];
+  float row_values[kRowVectors > 0 ? kRowVectors : 1][(kChainN + 127) / 128];
   float column_values[kColumnVectors > 0 ? kColumnVectors : 1][kBlocks][2];
 //@if kGroupColumns > 0
   float group_values[2][kPartials];  // what the group at hand is reduced to, in rows lane / 4 and lane / 4 + 8
@@ -219,8 +251,14 @@ struct Multiplier {
   float row_partials[kRowPartials][2];  // of rows lane / 4 and lane / 4 + 8, over the columns so far
 //@endif
 
+//@if kSplit > 1
+  __device__ __forceinline__ Multiplier(const Params& params, unsigned shared_memory, Barriers all, unsigned of_depth, Depth depth, int which)
+      : p(params), shared(shared_memory), barriers(all), rank(0), share(of_depth), k_blocks(depth.end - depth.first), group(which), thread(threadIdx.x % 128),
+        lane(threadIdx.x % 32) {
+//@else
   __device__ __forceinline__ Multiplier(const Params& params, unsigned shared_memory, Barriers all, unsigned in_cluster, int which)
       : p(params), shared(shared_memory), barriers(all), rank(in_cluster), group(which), thread(threadIdx.x % 128), lane(threadIdx.x % 32) {
+//@endif
     slots = shared + kSlotsAt + group * kSlots * kSlotBytes;
     vectors = shared + kVectorsAt + group * kVectorBytes;
   }
@@ -228,6 +266,9 @@ struct Multiplier {
   // The group's own part of a block's tile.
   __device__ __forceinline__ Tile own(Tile tile) const {
     if (!kTakesTurns) tile.row += group * kGroupRows;
+//@if kSplit > 1
+    tile.column += static_cast<int>(share) * kChainN;
+//@endif
     return tile;
   }
 
@@ -237,7 +278,7 @@ struct Multiplier {
 #pragma unroll
     for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
-      for (int i = 0; i < (kResultN + 127) / 128; ++i) {
+      for (int i = 0; i < (kChainN + 127) / 128; ++i) {
         const int column = tile.column + i * 128 + thread;
         row_values[v][i] = column < p.n ? row_vector(p, v, /*@if kWindows*/0/*@endif*//*@if !kWindows*/tile.batch/*@endif*/, column) : 0.0f;
       }
@@ -260,9 +301,9 @@ struct Multiplier {
 #pragma unroll
       for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
-        for (int i = 0; i < (kResultN + 127) / 128; ++i) {
-          if (i * 128 + thread < kResultN) {
-            store_number(vectors + (v * kResultN + i * 128 + thread) * 4, row_values[v][i]);
+        for (int i = 0; i < (kChainN + 127) / 128; ++i) {
+          if (i * 128 + thread < kChainN) {
+            store_number(vectors + (v * kChainN + i * 128 + thread) * 4, row_values[v][i]);
           }
         }
       }
@@ -271,7 +312,11 @@ struct Multiplier {
   }
 
   __device__ __forceinline__ void release(int stage) {
+//@if kSplit > 1
+    if (lane == 0) arrive_at(barriers.empty(stage), share);
+//@else
     if (lane < kCluster) arrive_at(barriers.empty(stage), static_cast<unsigned>(lane));
+//@endif
   }
 
   struct Matrices {
@@ -320,7 +365,7 @@ struct Multiplier {
     release(ring.at);
     ring.next();
 #pragma unroll 1
-    for (int block = 1; block < p.k_blocks; ++block) {
+    for (int block = 1; block < /*@if kSplit > 1*/k_blocks/*@endif*//*@if kSplit == 1*/p.k_blocks/*@endif*/; ++block) {
       multiply_stage(stage, false);
       release(ring.at);
       ring.next();
@@ -354,7 +399,7 @@ struct Multiplier {
     int before = ring.at;
     ring.next();
 #pragma unroll 1
-    for (int block = 1; block < p.k_blocks; ++block) {
+    for (int block = 1; block < /*@if kSplit > 1*/k_blocks/*@endif*//*@if kSplit == 1*/p.k_blocks/*@endif*/; ++block) {
       multiply_stage(false);
       wait_products<1>();
       release(before);
@@ -374,8 +419,8 @@ struct Multiplier {
   __device__ __forceinline__ void load_inputs(const Tile& tile, int subtile, int into) {
     const unsigned barrier = barriers.slot(group, into);
     expect_bytes(barrier, kInputBytes);
-    const int row = tile.row + subtile / (kResultN / kSubtileColumns) * 64;
-    const int column = tile.column + subtile % (kResultN / kSubtileColumns) * kSubtileColumns;
+    const int row = tile.row + subtile / (kChainN / kSubtileColumns) * 64;
+    const int column = tile.column + subtile % (kChainN / kSubtileColumns) * kSubtileColumns;
 //@if kWindows
     const Pixel first = pixel_of(p, tile, row);
 //@endif
@@ -422,7 +467,7 @@ struct Multiplier {
         const int row = tile.row + kBlock * 64 + thread / 32 * 16 + half * 8 + lane / 4;
         const Partials& all = p.partials[v];
         if (lane % 4 == 0 && row < p.m)
-          all.data[tile.column / kResultN * all.extent + static_cast<long long>(tile.batch) * p.m + row] = partial;
+          all.data[tile.column / kChainN * all.extent + static_cast<long long>(tile.batch) * p.m + row] = partial;
       }
     }
   }
@@ -477,7 +522,7 @@ struct Multiplier {
 #pragma unroll
     for (int product = 0; product < kProducts; ++product) {
 #pragma unroll
-      for (int i = product * (kResultN / 2); i + kSubtileSums < (product + 1) * (kResultN / 2); ++i) sums[kBlock][i] = sums[kBlock][i + kSubtileSums];
+      for (int i = product * (kChainN / 2); i + kSubtileSums < (product + 1) * (kChainN / 2); ++i) sums[kBlock][i] = sums[kBlock][i + kSubtileSums];
     }
   }
 
@@ -495,10 +540,10 @@ struct Multiplier {
     for (int v = 0; v < kRowVectors; ++v) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kResultN + first + i * 8 + lane % 4 * 2) * 4);
+        load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kChainN + first + i * 8 + lane % 4 * 2) * 4);
       }
     }
-    const auto product_of = [&](int i, int pair, int e) { return sums[kBlock][i * (kResultN / 2) + kOfSubtile / 2 + pair * 2 + e]; };
+    const auto product_of = [&](int i, int pair, int e) { return sums[kBlock][i * (kChainN / 2) + kOfSubtile / 2 + pair * 2 + e]; };
     const auto column_of = [&](int v, int row) { return column_values[v][kBlock][row]; };
     host_pairs(p, product_of, inputs, in_row, column_of, made/*@if kPartials > 0*/, reduced/*@endif*/);
   }
@@ -523,7 +568,7 @@ struct Multiplier {
     constexpr int kSubtileSums = kSubtileColumns / 2;
 #pragma unroll
     for (int product = 0; product < kProducts; ++product) {
-      Sum* const of_group = sums[kBlock] + product * (kResultN / 2);
+      Sum* const of_group = sums[kBlock] + product * (kChainN / 2);
       Sum front[kSubtileSums];
 #pragma unroll
       for (int i = 0; i < kSubtileSums; ++i) front[i] = of_group[i];
@@ -633,7 +678,7 @@ struct Multiplier {
 //@if kTileInputs > 0
       // The slot before this one is free when its store has read it: operands of kSlots - 1 sub-tiles further go there.
       wait_stores_read<1>();
-      const int further = kBlock * (kResultN / kSubtileColumns) + first / kSubtileColumns + kSlots - 1;
+      const int further = kBlock * (kChainN / kSubtileColumns) + first / kSubtileColumns + kSlots - 1;
       const int into = slot.at == 0 ? kSlots - 1 : slot.at - 1;
       if (further < kSubtiles) {
         load_inputs(tile, further, into);
@@ -658,7 +703,7 @@ struct Multiplier {
 //@else
 #pragma unroll 1
 //@endif
-    for (int first = 0; first < kResultN; first += kSubtileColumns) {
+    for (int first = 0; first < kChainN; first += kSubtileColumns) {
       finish_subtile<kBlock>(tile, first/*@if kTileInputs > 0*/, next, has_next/*@endif*/);
       shift_sums<kBlock>();
     }
@@ -667,6 +712,55 @@ struct Multiplier {
 //@endif
   }
 
+//@if kSplit > 1
+  // Where the block that runs the chain of these sums has what a block of the cluster sums up: 16 bytes for each thread.
+  __device__ __forceinline__ unsigned place_of_sums(unsigned of_depth, int product, int i) const {
+    const int run = (static_cast<int>(of_depth) * kGroups + group) * kProducts + product;
+    return shared + (run * (kChainN / 8) + i / 4) * 2048 + thread * 16;
+  }
+
+  // Each block gives the others their columns' sums, and adds up those of its own in the order of the depth. They lie where the stages were: so all
+  // blocks have multiplied theirs before.
+  __device__ __forceinline__ void exchange_sums() {
+    meet_cluster();
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; i += 4) {
+      const int of_product = i % (kResultN / 2);
+      const unsigned owner = of_product / (kChainN / 2);
+      give_sums(place_of_sums(share, i / (kResultN / 2), of_product % (kChainN / 2)), owner, &sums[0][i]);
+    }
+    meet_cluster();
+#pragma unroll
+    for (int i = 0; i < kTileN / kSplit / 2; i += 4) {
+      const int product = i / (kChainN / 2);
+      load_sums(place_of_sums(0, product, i % (kChainN / 2)), &sums[0][i]);
+#pragma unroll
+      for (unsigned other = 1; other < kSplit; ++other) {
+        Sum more[4];
+        load_sums(place_of_sums(other, product, i % (kChainN / 2)), more);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[0][i + e] += more[e];
+      }
+    }
+  }
+
+  // One tile, whose depth the cluster's blocks share.
+  __device__ __forceinline__ void run() {
+    const Tile tile = own(tile_of(p, static_cast<int>(blockIdx.x) / kSplit, rank));
+//@if kTileInputs > 0
+    if (thread == 0) {
+#pragma unroll
+      for (int i = 0; i < kSlots - 1; ++i) load_inputs(tile, i, i);
+    }
+//@endif
+    load_vectors(tile);
+    multiply_tile();
+    share_vectors();
+    exchange_sums();
+    finish_block<0>(tile/*@if kTileInputs > 0*/, tile, false/*@endif*/);
+    if (thread == 0) wait_stores_read<0>();
+  }
+//@else
   __device__ __forceinline__ void run() {
     const int step = static_cast<int>(gridDim.x) / kCluster * (kTakesTurns ? kGroups : 1);
     int index = static_cast<int>(blockIdx.x) / kCluster + (kTakesTurns ? group * static_cast<int>(gridDim.x) / kCluster : 0);
@@ -696,6 +790,7 @@ struct Multiplier {
     }
     if (thread == 0) wait_stores_read<0>();
   }
+//@endif
 };
 
 __device__ __forceinline__ void run_gemm(const Params& p) {
@@ -722,6 +817,21 @@ __device__ __forceinline__ void run_gemm(const Params& p) {
   } else {
     meet_cluster();
   }
+//@if kSplit > 1
+  const unsigned share = cluster_rank();
+  const Depth depth(p, share);
+  if (group == 0) {
+    give_registers<24>();
+    if (threadIdx.x == 0) copy_operands(p, shared, barriers, rank, depth);
+    __syncwarp();
+    // When sums are exchanged, all threads meet.
+    meet_cluster();
+    meet_cluster();
+  } else {
+    take_registers<240>();
+    Multiplier(p, shared, barriers, share, depth, group - 1).run();
+  }
+//@else
   if (group == 0) {
     give_registers<24>();
     if (threadIdx.x == 0) copy_operands(p, shared, barriers, rank);
@@ -730,7 +840,10 @@ __device__ __forceinline__ void run_gemm(const Params& p) {
     take_registers<240>();
     Multiplier(p, shared, barriers, rank, group - 1).run();
   }
+//@endif
+//@if kCluster > 1
   // A block stays until its neighbour has copied the last tile into it and has released what it copied.
-  if constexpr (kCluster > 1) meet_cluster();
+  meet_cluster();
+//@endif
 }
 //@end

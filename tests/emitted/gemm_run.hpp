@@ -35,7 +35,7 @@ inline std::optional<std::string> run(const plan::GemmPlan& plan, const ir::Prog
   const std::vector<std::byte> params = codegen::pack_gemm(chain, plan, maps, {});
   return text.run({.blocks = static_cast<unsigned>(plan.blocks),
                    .threads = static_cast<unsigned>(plan.gemm_class.threads()),
-                   .cluster = static_cast<unsigned>(plan.gemm_class.cluster()),
+                   .cluster = static_cast<unsigned>(plan.gemm_class.blocks_of_cluster()),
                    .late = late},
                   params);
 }

@@ -82,6 +82,21 @@ TEST(GemmTiles, FollowTheShape) {
   EXPECT_EQ(product(128, 16'896, 64).plan().gemm_class.cluster(), 1);
 }
 
+TEST(GemmTiles, AreSharedWhereTheyAreFew) {
+  const auto plan = [](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    return product(rows, columns, depth).plan();
+  };
+  const GemmPlan two = plan(256, 4096, 4096);
+  EXPECT_EQ(two.gemm_class.split(), 2);
+  EXPECT_EQ(two.tiles, 64);
+  EXPECT_EQ(two.blocks, 128);
+  EXPECT_EQ(two.gemm_class.chain_columns(), 64) << "each block has half of a tile's chain";
+  EXPECT_EQ(plan(128, 2048, 4096).gemm_class.split(), 4);
+  EXPECT_EQ(plan(128, 4096, 4096).gemm_class.split(), 2) << "32 clusters of four blocks do not run at once";
+  EXPECT_EQ(plan(512, 4096, 4096).gemm_class.split(), 1) << "128 tiles fill 132 multiprocessors";
+  EXPECT_EQ(plan(128, 2048, 64 * 5).gemm_class.split(), 1) << "each block fills its first stages";
+}
+
 TEST(GemmTiles, CoverEveryElement) {
   for (const std::int64_t rows : {1, 127, 129, 1000, 40'000}) {
     for (const std::int64_t columns : {8, 136, 1032, 20'000}) {
@@ -266,7 +281,7 @@ TEST(GemmSlots, HoldOperandsAndTheResult) {
 // Sums of float8 numbers are taken out, by warp groups that share their tile.
 TEST(GemmSums, OfFloat8ArePromoted) {
   const auto made = [](DType factor) {
-    return Product{.left = {33'792, 4096}, .right = {128, 4096}, .factor = factor, .shape = {33'792, 128}}
+    return Product{.left = {135'168, 1024}, .right = {128, 1024}, .factor = factor, .shape = {135'168, 128}}
         .plan()
         .gemm_class;
   };
@@ -412,7 +427,7 @@ TEST(GemmConvolutions, SayWhatTmaCopies) {
   EXPECT_EQ(plan.maps[0].steps, (std::array<int, 4>{1, 1, 2, 1}));
   EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 4>{64, 9, 128, 1})) << "a plane for each pixel of filters";
   EXPECT_EQ(plan.maps[1].strides[0], 128);
-  EXPECT_EQ(plan.maps[1].box, (std::array<int, 4>{64, 1, 128, 1}));
+  EXPECT_EQ(plan.maps[1].box, (std::array<int, 4>{64, 1, 64, 1})) << "the cluster's other block copies as many";
   const Patch half = patch.halved();
   EXPECT_EQ(half.pixels(), 64);
   EXPECT_EQ(plan.maps[2].box, (std::array<int, 4>{32, half.width, half.height, half.images}));

@@ -143,6 +143,7 @@ class Cluster {
   const char* run(unsigned first, unsigned size, unsigned threads, void (*body)(const void*), const void* argument) {
     unsigned char* stacks = stacks_.at_least(static_cast<std::size_t>(size) * threads);
     if (stacks == nullptr) return "no memory for the threads' stacks";
+    ++number_;
     first_block_ = first;
     body_ = body;
     argument_ = argument;
@@ -194,6 +195,8 @@ class Cluster {
   unsigned lane() const { return current_->thread % kWarp; }
   unsigned thread() const { return current_->thread; }
   unsigned rank() const { return current_->block; }
+  /// Of this cluster among all that have run here, from 1.
+  unsigned long long number() const { return number_; }
 
   /// Shared memory of the running block, made when its first thread asks. Of its exact size, for the address sanitizer.
   void* shared(std::size_t bytes, std::size_t alignment) {
@@ -357,6 +360,7 @@ class Cluster {
   std::size_t count_ = 0;
   unsigned unfinished_ = 0;
   unsigned first_block_ = 0;
+  unsigned long long number_ = 0;
   void (*body_)(const void*) = nullptr;
   const void* argument_ = nullptr;
   char error_[200] = "";

@@ -12,7 +12,6 @@
 #include <array>
 #include <deque>
 #include <map>
-#include <set>
 
 #include "support/host_map.hpp"
 
@@ -28,11 +27,11 @@ class Asynchronous {
  public:
   static constexpr unsigned kBase = 1024;  // the first address of shared memory: 0 is no address
 
-  /// Of every thread, first of all. Whoever comes a second time begins another launch.
+  /// Of every thread, first of all. The first of a cluster forgets the cluster before.
   unsigned begin(std::size_t bytes) {
-    if (!begun_.insert({cluster.rank(), cluster.thread()}).second) {
+    if (cluster.number() != of_cluster_) {
       *this = Asynchronous();
-      begun_.insert({cluster.rank(), cluster.thread()});
+      of_cluster_ = cluster.number();
     }
     cluster.shared(bytes, 1024);
     if (block().written.empty()) block().written.assign((bytes + 15) / 16, 0);
@@ -130,6 +129,8 @@ class Asynchronous {
   // ---- plain accesses
 
   unsigned char* at(unsigned address) { return at(cluster.rank(), address); }
+  /// Of another block of the cluster, which has not ended.
+  unsigned char* at_block(unsigned rank, unsigned address) { return at(rank, address); }
   void mark(unsigned address) {
     const std::size_t chunk = (address - kBase) / 16;
     block().written[chunk] = cluster.thread() + 1;
@@ -314,7 +315,7 @@ class Asynchronous {
     }
   }
 
-  std::set<std::pair<unsigned, unsigned>> begun_;  // of this launch: rank and thread
+  unsigned long long of_cluster_ = 0;  // that this is all of
   int idle_ = 0;
   std::map<unsigned, Block> blocks_;  // by rank
   std::deque<Copy> copies_;
@@ -363,6 +364,14 @@ inline void meet(int group) { epifuse::shim::asynchronous.meet(group); }
 inline void wait_for_turn(int group) { epifuse::shim::asynchronous.turn(group, true); }
 inline void give_turn(int group) { epifuse::shim::asynchronous.turn(group, false); }
 inline void meet_cluster() { cluster_sync(); }
+template <class Sum>
+void give_sums(unsigned address, unsigned rank, const Sum* sums) {
+  std::memcpy(epifuse::shim::asynchronous.at_block(rank, address), sums, 4 * sizeof(Sum));
+}
+template <class Sum>
+void load_sums(unsigned address, Sum* sums) {
+  std::memcpy(sums, epifuse::shim::asynchronous.at(address), 4 * sizeof(Sum));
+}
 
 template <class Map>
 void prefetch_map(const Map&) {}

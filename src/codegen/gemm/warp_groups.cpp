@@ -19,6 +19,7 @@ class WarpGroups : public Family {
     add(out, "int", "kTileN", tile_.columns, "columns of a tile");
     add(out, "int", "kProducts", made_.count(GemmRole::product), "of one left factor, which share a tile's columns");
     add(out, "int", "kCluster", tile_.cluster, "blocks that copy the right operand for each other");
+    add(out, "int", "kSplit", tile_.split, "blocks that share the depth of a tile");
     add(out, "int", "kStages", tile_.stages, "tiles of both factors on their way");
     add(out, "bool", "kUnrolls", made_.unrolls, "the chain's code stands once for each sub-tile");
     add(out, "int", "kSlots", made_.slots, "sub-tiles of the result that a warp group has in shared memory");
@@ -34,6 +35,7 @@ class WarpGroups : public Family {
 
   std::vector<std::string_view> instructions() const override {
     std::vector<std::string_view> all = {"gemm_layout", "shared_barriers", "clusters", "tensor_maps"};
+    if (tile_.split > 1) all.emplace_back("distributed_sums");
     if (made_.has_windows) all.emplace_back("pixel_maps");
     all.insert(all.end(), {"matrices", "products"});
     return all;
@@ -111,7 +113,7 @@ class WarpGroups : public Family {
     return fmt::format(
         "extern \"C\" __global__ void __attribute__((cluster_dims({}, 1, 1))) __launch_bounds__(384, 1) "
         "{}(const __grid_constant__ Params p) {{\n  run_gemm(p);\n}}\n",
-        tile_.cluster, name);
+        made_.blocks_of_cluster(), name);
   }
 
  private:

@@ -67,11 +67,15 @@ std::string scope_text(const GemmPlan& plan, std::size_t reduction) {
                      scope == GemmScope::row ? "row" : "column", static_cast<double>(partials.bytes()) * 1e-6);
 }
 
+std::string cluster_text(const GemmClass& made) {
+  return made.warp_group_tile() != nullptr ? fmt::format(", clusters of {}", made.blocks_of_cluster()) : "";
+}
+
 std::string grid_text(const GemmPlan& plan, const Machine& machine) {
   const GemmClass& made = plan.gemm_class;
   const std::int64_t tiles = plan.tiles * made.cluster();
   const WarpTile* const tile = made.warp_tile();
-  const int of_a_wave = machine.multiprocessors * (tile != nullptr ? tile->per_multiprocessor : 1);
+  const int of_a_wave = machine.multiprocessors * (tile != nullptr ? tile->per_multiprocessor : 1) / made.split();
   return fmt::format("grid             {} blocks of {} threads for {} tiles: {:.2f} waves of {} multiprocessors{}\n",
                      plan.blocks, made.threads(), tiles, static_cast<double>(tiles) / of_a_wave,
                      machine.multiprocessors,
@@ -89,7 +93,7 @@ std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::P
                                 made.promotes() ? fmt::format(", of {} numbers at a time", made.promoted_depth()) : "");
   if (plan.convolution) out += patch_text(*plan.convolution);
   out += fmt::format("tile             {}; {} stages, {} slots{}\n", made.tile_name(), made.stages(), made.slots,
-                     made.warp_group_tile() != nullptr ? fmt::format(", clusters of {}", made.cluster()) : "");
+                     cluster_text(made));
   out += grid_text(plan, machine);
   out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
   out += fmt::format("time             about {:.3g} us; the product and then the chain about {:.3g} us\n",

@@ -444,7 +444,7 @@ class GemmPlanner {
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
     if (const WarpGroupTile* const tile = chosen->warp_group_tile()) {
-      const int elements = tile->blocks * chosen->result_columns() / 2;  // of a thread
+      const int elements = tile->blocks * chosen->chain_columns() / 2;  // of a thread
       plan.gemm_class.unrolls = elements * (instructions + kHostedInstructions) <= kMostUnrolled;
     }
     const int cluster = chosen->cluster();
@@ -454,9 +454,9 @@ class GemmPlanner {
     if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
     plan.band = kBandRows / (chosen->tile_rows() * cluster);
     // Blocks of warp groups stay, and work on one tile after another; others have one.
-    const std::int64_t stay = machine_.multiprocessors / cluster;
-    plan.blocks =
-        static_cast<int>(chosen->warp_group_tile() != nullptr ? std::min(plan.tiles, stay) : plan.tiles) * cluster;
+    const std::int64_t stay = machine_.multiprocessors / chosen->blocks_of_cluster();
+    plan.blocks = static_cast<int>(chosen->warp_group_tile() != nullptr ? std::min(plan.tiles, stay) : plan.tiles) *
+                  chosen->blocks_of_cluster();
   }
 
   void make_maps(GemmPlan& plan) const {
@@ -477,10 +477,11 @@ class GemmPlanner {
   }
 
   void make_partials(GemmPlan& plan) const {
+    const GemmClass& made = plan.gemm_class;
     for (const GemmReduction& reduction : host_.reductions) {
       if (reduction.scope == GemmScope::group) continue;
       if (reduction.scope == GemmScope::row) {
-        plan.partials.push_back({plan.tile_columns, batches_ * rows_});
+        plan.partials.push_back({plan.tile_columns * made.split(), batches_ * rows_});
       } else {
         plan.partials.push_back({batches_ * divide_up(rows_, kReducedRows), columns_});
       }

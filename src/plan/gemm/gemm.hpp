@@ -38,14 +38,18 @@ struct WarpGroupTile {
   int blocks;             ///< of 64 rows, that a warp group has at a time
   int columns;            ///< of all products together
   int cluster;            ///< blocks below each other that copy the right operand for each other
+  int split;              ///< blocks of a cluster that share the depth of one tile, each with columns of its chain
   int stages;             ///< tiles of both operands on their way
   double pace;            ///< what products take for each of its elements, in times of the tile that takes the least
 
   constexpr int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
 
   static constexpr auto fields() {
-    return std::tuple{Field{"takes_turns", &WarpGroupTile::takes_turns}, Field{"blocks", &WarpGroupTile::blocks},
-                      Field{"columns", &WarpGroupTile::columns}, Field{"cluster", &WarpGroupTile::cluster},
+    return std::tuple{Field{"takes_turns", &WarpGroupTile::takes_turns},
+                      Field{"blocks", &WarpGroupTile::blocks},
+                      Field{"columns", &WarpGroupTile::columns},
+                      Field{"cluster", &WarpGroupTile::cluster},
+                      Field{"split", &WarpGroupTile::split},
                       Field{"stages", &WarpGroupTile::stages}};
   }
 };
@@ -55,7 +59,7 @@ struct WarpGroupTile {
 struct WarpTile {
   static constexpr int kThreads = 128;
   static constexpr int kDepthBytes = 64;
-  static constexpr int cluster = 1;
+  static constexpr int cluster = 1, split = 1;
 
   std::string_view name;
   int tile_rows;
@@ -161,8 +165,11 @@ struct GemmClass {
   int tile_rows() const;
   int tile_columns() const;
   int cluster() const;
+  int split() const;
   int stages() const;
   int threads() const;
+  /// That run together on multiprocessors beside each other.
+  int blocks_of_cluster() const { return cluster() * split(); }
 
   int count(GemmRole role) const;
   int count(GemmScope scope) const;
@@ -172,6 +179,8 @@ struct GemmClass {
   int group_columns() const { return groups ? groups->columns : 0; }
   /// Of the result, that a tile is of.
   int result_columns() const { return tile_columns() / count(GemmRole::product); }
+  /// Of these, whose chain one block runs.
+  int chain_columns() const { return result_columns() / split(); }
   /// Of a tile, along the depth.
   int depth_bytes() const;
   int depth() const { return depth_bytes() / static_cast<int>(size_of(factor)); }
@@ -233,7 +242,8 @@ struct GemmVector {
 
 /// Partial results of one reduction: f32 [count, extent].
 struct GemmPartials {
-  std::int64_t count;   ///< of one value: tiles beside each other, or blocks of 64 rows below each other in all batches
+  std::int64_t
+      count;  ///< of one value: blocks with tiles beside each other, or 64 rows below each other in all batches
   std::int64_t extent;  ///< rows of all batches, or columns
 
   std::int64_t bytes() const { return count * extent * static_cast<std::int64_t>(sizeof(float)); }

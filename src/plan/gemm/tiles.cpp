@@ -11,13 +11,16 @@ namespace epifuse::plan {
 namespace {
 
 // From the tile with the least traffic to the one that leaves the fewest multiprocessors without work. Their paces were
-// measured on an H100 (docs/internals/plan/gemm.md). Tiles of 64 x 256 whose warp groups take turns were slower than
-// those of 128 x 128 throughout.
+// measured on an H100 (docs/internals/plan/gemm.md, with what was slower). Where tiles are few, blocks of a cluster
+// share the depth of each.
 constexpr auto kWarpGroupTiles = std::to_array<WarpGroupTile>({
-    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 4, 1.00},
-    {"128 x 192, warp groups take turns", true, 2, 192, 2, 4, 1.01},
-    {"128 x 128, warp groups take turns", true, 2, 128, 2, 6, 1.12},
-    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 6, 1.13},
+    {"128 x 256, shared by both warp groups", false, 1, 256, 2, 1, 4, 1.00},
+    {"128 x 192, warp groups take turns", true, 2, 192, 2, 1, 4, 1.01},
+    {"128 x 128, warp groups take turns", true, 2, 128, 2, 1, 6, 1.12},
+    {"128 x 128, shared by both warp groups of two blocks", false, 1, 128, 2, 1, 6, 1.03},
+    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 1, 6, 1.13},
+    {"128 x 128, its depth shared by two blocks", false, 1, 128, 1, 2, 6, 1.13},
+    {"128 x 128, its depth shared by four blocks", false, 1, 128, 1, 4, 6, 1.13},
 });
 // With the most stages and blocks of a multiprocessor that are of use: two blocks hide each other's chain and stores.
 constexpr auto kWarpTiles = std::to_array<WarpTile>({
@@ -27,9 +30,18 @@ constexpr auto kWarpTiles = std::to_array<WarpTile>({
 });
 static_assert(std::ranges::all_of(kWarpGroupTiles, [](const WarpGroupTile& it) { return it.rows() == kPatchPixels; }));
 constexpr int kFewestStages = 3;
+// Of the multiprocessors, those that clusters of four blocks reach: 30 of these run at once on an H100, which has 132
+// (cudaOccupancyMaxActiveClusters). A second wave of them took 1.4 times as long.
+constexpr double kInClustersOfFour = 0.9;
 
 std::int64_t most_shared_bytes(const Machine& machine, int blocks) {
   return machine.shared_bytes / blocks - kReservedShared;
+}
+
+// Of the chain, that a warp group of a block has of one tile.
+int subtiles_of_block(const GemmClass& made, const WarpGroupTile& tile) {
+  const int columns = tile.columns / made.count(GemmRole::product) / tile.split;
+  return tile.blocks * columns / WarpGroupTile::kSubtileColumns;
 }
 
 // A group of columns is reduced with the operands of all its sub-tiles in slots, and the last sub-tile's store has one.
@@ -37,16 +49,28 @@ int slots_of_group(const GemmClass& made) {
   return made.count(GemmRole::tile) > 0 ? made.group_columns() / WarpGroupTile::kSubtileColumns + 1 : 0;
 }
 
-// As many slots and stages as fit: two sub-tiles of slack are enough for stores, operands want one more.
+// The fewest and the most that are of use. Two sub-tiles of slack are enough for stores, operands want one more. A
+// block that shares a tile's depth has no next tile, whose operands could wait.
+std::array<int, 2> slots_of(const GemmClass& made, const WarpGroupTile& tile) {
+  constexpr int kMost = 4;
+  const int of_group = slots_of_group(made);
+  if (tile.split > 1) {
+    const int needed = std::max(std::min(kMost, subtiles_of_block(made, tile) + 1), of_group);
+    return {needed, needed};
+  }
+  return {std::max(kMost - 1, of_group), std::max(kMost, of_group)};
+}
+
+// As many slots and stages as fit.
 std::optional<GemmClass> fitted(const GemmClass& made, WarpGroupTile tile, const Machine& machine) {
   GemmClass fit = made;
   const int most = tile.stages;
-  const int fewest = std::max(3, slots_of_group(made));
-  for (fit.slots = std::max(4, fewest); fit.slots >= fewest; --fit.slots) {
+  const auto [fewest_slots, most_slots] = slots_of(made, tile);
+  for (fit.slots = most_slots; fit.slots >= fewest_slots; --fit.slots) {
     for (tile.stages = most; tile.stages >= kFewestStages; --tile.stages) {
       fit.tile = tile;
       const bool fits = fit.shared_bytes() <= most_shared_bytes(machine, 1);
-      if (fits && (tile.stages == most || fit.slots == fewest)) return fit;
+      if (fits && (tile.stages == most || fit.slots == fewest_slots)) return fit;
     }
   }
   return std::nullopt;
@@ -69,23 +93,31 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
 }
 
 // Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one
-// tile. A warp group whose turn it is would wait for the sums that are taken out of each stage, and the other would not
-// fill the gap.
-bool is_possible(const GemmClass& made, const WarpGroupTile& tile, int /*instructions*/) {
-  const int prefetched = std::max(4, slots_of_group(made)) - 1;
+// block. A warp group whose turn it is would wait for the sums that are taken out of each stage, and the other would
+// not fill the gap.
+bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWork& work, const Machine& machine) {
   constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
-  const int columns = tile.columns / made.count(GemmRole::product);
+  const int columns = tile.columns / made.count(GemmRole::product) / tile.split;
   if (tile.takes_turns && made.promotes()) return false;
   if (made.right_transposed && tile.columns / tile.cluster % kTransposedBox != 0) return false;
+  if (columns % WarpGroupTile::kSubtileColumns != 0) return false;
   if (made.group_columns() != 0 && columns % made.group_columns() != 0) return false;
-  return tile.blocks * columns / WarpGroupTile::kSubtileColumns > prefetched;
+  if (tile.split > 1) {
+    // All tiles run at once, and each block has depth enough to fill its stages.
+    const std::int64_t tiles = work.batches * divide_up(work.rows, tile.rows()) *
+                               divide_up(work.columns * made.count(GemmRole::product), tile.columns);
+    const double reached = machine.multiprocessors * (tile.split > 2 ? kInClustersOfFour : 1);
+    return static_cast<double>(tiles * tile.split) <= reached &&
+           work.depth >= std::int64_t{kFewestStages} * tile.split * made.depth();
+  }
+  return subtiles_of_block(made, tile) >= slots_of(made, tile)[1];
 }
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
 // and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14.
-bool is_possible(const GemmClass& made, const WarpTile& tile, int instructions) {
+bool is_possible(const GemmClass& made, const WarpTile& tile, const GemmWork& work, const Machine& /*machine*/) {
   if (tile.tile_rows * tile.columns < 128 * 128) return true;
-  if (made.promotes()) return instructions <= 40 && made.count(GemmRole::product) == 1;
-  return instructions <= 100;
+  if (made.promotes()) return work.instructions <= 40 && made.count(GemmRole::product) == 1;
+  return work.instructions <= 100;
 }
 
 // Compared with the costs of other tiles of the family: seconds, or elements in waves of a tile for each
@@ -102,7 +134,7 @@ std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, cons
   double best = 0;
   std::optional<GemmClass> chosen;
   for (const auto& tile : tiles) {
-    if (tile.cluster > machine.multiprocessors || !is_possible(made, tile, work.instructions)) continue;
+    if (tile.cluster > machine.multiprocessors || !is_possible(made, tile, work, machine)) continue;
     const std::optional<GemmClass> fit = fitted(made, tile, machine);
     if (!fit) continue;
     const double cost = cost_of(*fit, work, machine);
@@ -143,6 +175,9 @@ int GemmClass::tile_columns() const {
 }
 int GemmClass::cluster() const {
   return std::visit([](const auto& it) { return it.cluster; }, tile);
+}
+int GemmClass::split() const {
+  return std::visit([](const auto& it) { return it.split; }, tile);
 }
 int GemmClass::stages() const {
   return std::visit([](const auto& it) { return it.stages; }, tile);

@@ -24,7 +24,9 @@ constexpr double kTileBytes = 80e9;  // that copies bring from the L2 cache in a
 constexpr double kShare =
     0.71;  // of the data sheet's rate of tensor cores that this is, and that others are taken to keep
 constexpr double kMemory = 0.93;         // of the bandwidth of the data sheet is what copies reach
+constexpr double kShortMemory = 0.78;    // and what a product of few rows reaches, which takes some 10 us
 constexpr double kStart = 3e-6;          // seconds until the first stage is there, and after the last store
+constexpr double kExchange = 3e-6;       // seconds in which blocks that share a tile's depth give each other sums
 constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the chain's
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
 // For each element beside the chain's own: conversions, shared memory, addresses.
@@ -50,6 +52,8 @@ class TileTimes {
   }
   double instruction_rate() const { return has_warp_groups_ ? kInstructions : machine_.instructions; }
   double stages() const { return stages_; }
+  /// What blocks that share a tile's depth do when all factors have been read.
+  double after_products() const { return made_.split() > 1 ? kExchange + hosted_chain() / made_.split() : 0; }
   bool has_warp_groups() const { return has_warp_groups_; }
 
  private:
@@ -57,14 +61,20 @@ class TileTimes {
     if (has_warp_groups_) return size_of(made_.factor) == 2 ? kFlops16 : kFlops8;
     return kShare * machine_.tensor_flops * (size_of(made_.factor) == 2 ? 1 : 2);
   }
+  /// Of a tile, by both warp groups.
+  double hosted_chain() const {
+    return elements_of_a_tile() * (work_.instructions + kHostedStoreInstructions) / kHostedInstructions;
+  }
   double elements_of_a_tile() const { return static_cast<double>(made_.tile_rows()) * made_.result_columns(); }
 
-  // A cluster's blocks have a tile each. Where groups take turns, one's chain runs beside the other's products, and the
-  // last chain beside none.
+  // A cluster's blocks have a tile each, or a share of its depth and of its chain. Where groups take turns, one's chain
+  // runs beside the other's products, and the last chain beside none.
   double of(const WarpGroupTile& tile) const {
-    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), machine_.multiprocessors / tile.cluster));
-    const double product = products(1, tile.rows(), tile.columns, tile.pace);
-    const double chain = elements_of_a_tile() * (work_.instructions + kHostedStoreInstructions) / kHostedInstructions;
+    const std::int64_t clusters = machine_.multiprocessors / made_.blocks_of_cluster();
+    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), clusters));
+    const double product = products(1, tile.rows(), tile.columns, tile.pace) / tile.split;
+    if (tile.split > 1) return product + after_products();
+    const double chain = hosted_chain();
     if (!tile.takes_turns) return rounds * (product + chain);
     const double of_one_group = 2 * chain;
     return rounds * std::max(product, (product + of_one_group) / 2) + of_one_group;
@@ -113,8 +123,11 @@ class Estimate {
   }
 
   double inside() const {
-    return kStart + std::max(tiles_.all(), memory(factor_bytes_ + operand_bytes_ + result_bytes_ + partial_bytes_)) +
-           finishes_ * (kSecondStart + kSecondLaunch) + memory(partial_bytes_);
+    const double bytes = factor_bytes_ + operand_bytes_ + result_bytes_ + partial_bytes_;
+    const double reading = made_.split() > 1 ? memory(bytes) * kMemory / kShortMemory : memory(bytes);
+    const double last = tiles_.after_products();
+    return kStart + std::max(tiles_.all() - last, reading) + last + finishes_ * (kSecondStart + kSecondLaunch) +
+           memory(partial_bytes_);
   }
 
   double apart() const {
