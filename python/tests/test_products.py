@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch.nn.functional as F  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
@@ -46,6 +47,29 @@ def test_text_is_conv2d_of_pytorch():
         how = f"stride={tuple(stride)}, padding={tuple(padding)}, dilation={tuple(dilation)}"
         expected = torch.relu(F.conv2d(x, w, b, stride, padding, dilation))
         close(as_written(f"relu(conv2d(x, w, b, {how}))")(x, w, b), expected)
+
+
+@pytest.mark.parametrize("images", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("filters", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_a_convolution_lies_as_pytorchs(images, filters):
+    rng = random.Random(6)
+    x = drawn(rng, torch.float32, 2, 5, 9, 8).to(memory_format=images)
+    w = drawn(rng, torch.float32, 4, 5, 3, 3).to(memory_format=filters)
+    b = drawn(rng, torch.float32, 4)
+    tail = as_written("relu(conv2d(x, w, padding=1)) + b[:, None, None]")
+    expected = torch.relu(F.conv2d(x, w, padding=1)) + b[:, None, None]
+    close(tail(x, w, b), expected)
+    assert tail(x, w, b).stride() == expected.stride()
+    with FakeTensorMode() as mode:
+        made = tail(*map(mode.from_tensor, (x, w, b)))
+    assert made.stride() == expected.stride()
+
+
+def test_a_convolution_of_channels_last_images_hosts_what_stands_behind_it():
+    tail = as_written("relu(conv2d(x, w, padding=1)) + b[:, None, None]")
+    last = tail.plan("f16[32,64,28,28]:nhwc", "f16[128,64,3,3]:nhwc", "f16[128]", arch=90)
+    first = tail.plan("f16[32,64,28,28]", "f16[128,64,3,3]", "f16[128]", arch=90)
+    assert last.schedule == "gemm" and first.schedule != "gemm"
 
 
 @pytest.mark.parametrize("dtype", list(UNIT), ids=str)
