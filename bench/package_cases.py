@@ -1,8 +1,9 @@
-"""What bench/gradients.py, bench/view_operands.py, bench/quantise.py and bench/products.py share: cases of the Python package beside a copy or a bare product, eager PyTorch and
-torch.compile."""
+"""What bench/gradients.py, bench/view_operands.py, bench/quantise.py, bench/products.py and bench/convolutions.py share: cases of the Python package beside a copy or a bare product,
+eager PyTorch and torch.compile."""
 import dataclasses
 import importlib.util
 import re
+import statistics
 import typing
 import zlib
 
@@ -113,6 +114,50 @@ def line_of_tail(case, dtype):
     tail = epifuse.compile(case.chain)
     plan = tail.plan(**{name: f"{case.type_of(name, dtype)}[{','.join(map(str, case.shapes[name]))}]" for name in tail.inputs})
     return f"{plan.schedule}, {plan.bytes_read} B read, {plan.bytes_written} B written"
+
+
+# ---- chains that their product's kernel may host
+
+
+def operand_sets(case, dtype):
+    """A case's operands, as arguments of contestants: as often as nothing is found in the L2 cache when its turn comes again."""
+    first = case.operands(dtype)
+    return [(first,)] + [(case.operands(dtype),) for _ in range(sets_for(0, bytes_of(list(first.values()))) - 1)]
+
+
+def beside_product(tail, behind, multiply, by_torch, sets, options):
+    """Contestants: the bare product, and one kernel for it and its chain. Where there is a chain, `behind` the product "p": the product and then the
+    chain, eager PyTorch and torch.compile. `multiply` and `by_torch` take the operands by name."""
+
+    def of(chain, operands):
+        return chain(**{name: operands[name] for name in chain.inputs})
+
+    made = {"product": Torch(multiply, sets), "epifuse": Torch(lambda operands: of(tail, operands), sets)}
+    if behind is not None:
+        made["pair"] = Torch(lambda operands: of(behind, operands | {"p": multiply(operands)}), sets)
+        made["eager"] = Torch(by_torch, sets)
+        if not options.no_compile:
+            made["compile"] = Torch(gpu_timing.torch.compile(by_torch, dynamic=False), sets)
+    return made
+
+
+def timed_beside_product(contestants, sets, launches, seconds, problems):
+    """The record's figures, in multiples of the bare product."""
+    graphs = gpu_timing.captured(contestants, sets, launches, problems)
+    times = gpu_timing.sample(graphs, seconds, leader="product")
+    gpu_timing.torch._dynamo.reset()
+    found = {name: statistics.median(values) / launches for name, values in times.items()}
+    ratio = {name: value / found["product"] for name, value in found.items() if name != "product"}
+    return {"seconds": found, "ratio": ratio, "samples": len(times["product"]), "problems": problems}
+
+
+def line_of_product(plan):
+    """What a plan says of its product: one kernel and its tile, or why not."""
+    lines = plan.text().splitlines()
+    return " ".join(line.split(maxsplit=1)[1] for line in lines if line.startswith(("product", "convolution", "tile")))
+
+
+# ---- their scripts
 
 
 def line_of_record(first, found, last):

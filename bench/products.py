@@ -23,7 +23,7 @@ import bridge
 import gpu_timing
 import package_cases
 import quantise
-from gpu_timing import Torch, Wrong, as_list, bytes_of, torch_dtype, wait
+from gpu_timing import Torch, Wrong, as_list, torch_dtype, wait
 from package_cases import worst_of
 
 torch = functional = None  # set by use_torch()
@@ -165,25 +165,14 @@ def contestants_of(case, dtype, tail, sets, options):
     import epifuse
 
     # Of i8 the product is i32, which the chain scales.
-    behind = epifuse.compile(case.chain.behind.format(p="p") if dtype != "i8" else "q = cast(p * s, bf16); " + case.chain.behind.format(p="q"))
+    behind = case.chain.behind.format(p="p") if dtype != "i8" else "q = cast(p * s, bf16); " + case.chain.behind.format(p="q")
+    is_bare = case.chain.name == "bare"
     by_torch, multiply = of_torch(case, dtype)
-
-    def apart(operands):
-        known = operands | {"p": multiply(operands)}
-        return behind(**{name: known[name] for name in behind.inputs})
-
-    made = {
-        "product": Torch(multiply, sets),
-        "epifuse": Torch(lambda operands: tail(**{name: operands[name] for name in tail.inputs}), sets),
-    }
-    if case.chain.name != "bare":
-        made |= {"pair": Torch(apart, sets), "eager": Torch(by_torch, sets)}
-        if case.chain.fused and dtype not in NARROW:
-            made["library"] = Torch(lambda operands: case.chain.fused(*[operands[name] for name in case.shapes()]), sets)
-        if not options.no_compile:
-            made["compile"] = Torch(torch.compile(by_torch, dynamic=False), sets)
-        if is_autotuned(case, dtype, options):
-            made["autotune"] = Torch(torch.compile(by_torch, dynamic=False, mode="max-autotune-no-cudagraphs"), sets)
+    made = package_cases.beside_product(tail, None if is_bare else epifuse.compile(behind), multiply, by_torch, sets, options)
+    if case.chain.fused and dtype not in NARROW:
+        made["library"] = Torch(lambda operands: case.chain.fused(*[operands[name] for name in case.shapes()]), sets)
+    if not is_bare and is_autotuned(case, dtype, options):
+        made["autotune"] = Torch(torch.compile(by_torch, dynamic=False, mode="max-autotune-no-cudagraphs"), sets)
     return made
 
 
@@ -255,9 +244,8 @@ def run_case(item, options):
     case, dtype = item
     torch.manual_seed(zlib.crc32(case.name.encode()))
     tail = epifuse.compile(case.text(dtype))
-    first = case.operands(dtype)
-    total = bytes_of(list(first.values()))
-    sets = [(first,)] + [(case.operands(dtype),) for _ in range(gpu_timing.sets_for(0, total) - 1)]
+    sets = package_cases.operand_sets(case, dtype)
+    (first,) = sets[0]
     found = as_list(tail(**{name: first[name] for name in tail.inputs}))
     wait("EpiFuse's kernel")
     bare, value = exact_product(dtype, first)
@@ -272,14 +260,8 @@ def run_case(item, options):
         problems["best"] = gpu_timing.first_line(problem)
     del bare, value
     torch.cuda.empty_cache()
-    graphs = gpu_timing.captured(contestants, len(sets), launches, problems)
-    times = gpu_timing.sample(graphs, options.seconds, leader="product")
-    seconds = {name: statistics.median(values) / launches for name, values in times.items()}
-    torch._dynamo.reset()
-    ratio = {name: value / seconds["product"] for name, value in seconds.items() if name != "product"}
-    flops = 2 * case.rows * case.depth * case.columns
-    return record_of(item) | {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": flops, "seconds": seconds, "ratio": ratio,
-                              "heuristics": heuristics, "samples": len(times["product"]), "problems": problems}
+    known = {"error_in_tolerances": error, "plan": line_of(case, dtype), "flops": 2 * case.rows * case.depth * case.columns, "heuristics": heuristics}
+    return record_of(item) | known | package_cases.timed_beside_product(contestants, len(sets), launches, options.seconds, problems)
 
 
 def record_of(item):
@@ -299,9 +281,7 @@ def plan_of(case, dtype):
 
 
 def line_of(case, dtype):
-    """What the plan says of the product: one kernel and its tile, or why not."""
-    lines = plan_of(case, dtype).text().splitlines()
-    return " ".join(line.split(maxsplit=1)[1] for line in lines if line.startswith(("product", "tile")))
+    return package_cases.line_of_product(plan_of(case, dtype))
 
 
 # ---- all of them

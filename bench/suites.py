@@ -26,6 +26,7 @@ class Result:
     table: str | None = None  # MODULE:NAME of its markdown.Table
     pages: dict = dataclasses.field(default_factory=dict)  # device -> the page that holds its table
     picture: str | None = None  # with {device} in its name
+    recorded: bool = True  # False until the first record is committed: the pages have its table's place
 
     def files(self):
         return [f"{self.name}-{suffix}.json" for suffix in self.variants + self.devices] or [f"{self.name}.json"]
@@ -181,9 +182,9 @@ def counted_suite(name, what, minutes, table, page):
     return Suite(name, what, minutes, counted(name), targets=("epifuse_tool",), files=("tools/epifuse",), results=(result,))
 
 
-def package_suite(name, what, table, pages, minutes=8):
+def package_suite(name, what, table, pages, minutes=8, recorded=True):
     """One that times the Python package on a GPU; package_cases.py says how, and table_package.py has its table. A record for each device of `pages`."""
-    result = Result(name, devices=tuple(pages), table=f"table_package:{table}", pages=pages)
+    result = Result(name, devices=tuple(pages), table=f"table_package:{table}", pages=pages, recorded=recorded)
     return Suite(
         name,
         what,
@@ -259,6 +260,14 @@ SUITES = {
             "PRODUCTS",
             {"h100": "docs/internals/plan/gemm.md"},
             minutes=15,
+        ),
+        package_suite(
+            "convolutions",
+            "convolutions that host their chain beside cuDNN, with and without a tail, torch.compile and eager PyTorch",
+            "CONVOLUTIONS",
+            {"h100": "docs/internals/plan/gemm.md"},
+            minutes=12,
+            recorded=False,
         ),
         Suite(
             "examples",

@@ -1,4 +1,7 @@
-// Example 1: a convolution, then relu(x) + bias, in both memory orders: the same chain, other strides.
+// Example 1: a convolution, then relu(x) + bias, in both memory orders: the same chain, other strides. And both as one
+// launch, where the convolution hosts the chain: in f16 and NHWC on sm_90 one kernel.
+#include <functional>
+
 #include "common/convolution.hpp"
 #include "common/session.hpp"
 
@@ -28,6 +31,15 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
     engine.launch(tail, stream, out[0], {{"x", y}, {"bias", b}});
   };
 
+  // Both: the convolution is an operation of the chain, and hosts the rest of it in 16 bits and NHWC.
+  const auto w = ef::input("w"), conv_bias = ef::input("conv_bias");
+  const ef::Epilogue layer{ef::relu(ef::conv2d(x, w, conv_bias)) + bias};
+  std::function<void(const ef::OutputView& out)> together;
+  if (dtype == ef::DType::f16 && layout == examples::Layout::nhwc) {
+    together = session.one_kernel(layer, conv.result(),
+                                  {{"x", conv.x()}, {"w", conv.w()}, {"conv_bias", conv.bias()}, {"bias", b}});
+  }
+
   session.run({.producer = conv.describe(),
                .library = examples::Convolution::library(),
                .layout = conv.layout_name(),
@@ -37,7 +49,8 @@ void run(examples::Session& session, ef::DType dtype, examples::Layout layout) {
                .operands = {b},
                .produce = produce,
                .finish = finish,
-               .expected = [&](const ef::Dims& at) { return conv.expected(at); }});
+               .expected = [&](const ef::Dims& at) { return conv.expected(at); },
+               .together = together});
 }
 
 }  // namespace

@@ -89,6 +89,14 @@ ef::OutputView Convolution::result() const {
   return {nullptr, dtype_, {shape_.batch, shape_.filters, h, w}, strides(layout_, shape_.filters, h, w)};
 }
 
+ef::TensorView Convolution::x() const {
+  return {x_.view().data, dtype_, x_.view().shape, strides(layout_, shape_.channels, shape_.height, shape_.width)};
+}
+
+ef::TensorView Convolution::w() const {
+  return {w_.view().data, dtype_, w_.view().shape, strides(layout_, shape_.channels, shape_.kernel, shape_.kernel)};
+}
+
 void Convolution::forward(const ef::OutputView& y, ef::Stream stream) {
   const float one = 1;
   const float zero = 0;  // the second summand is unused: y stands in for it

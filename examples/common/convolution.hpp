@@ -34,6 +34,11 @@ class Convolution {
   /// Type, shape [batch, filters, height, width] and strides of the result.
   ef::OutputView result() const;
 
+  /// Images, filters and the layer's own bias, with the strides of the layout.
+  ef::TensorView x() const;
+  ef::TensorView w() const;
+  ef::TensorView bias() const { return bias_.view(); }
+
   /// y = convolution(x, w) + bias, in one cuDNN call on `stream`.
   void forward(const ef::OutputView& y, ef::Stream stream);
 

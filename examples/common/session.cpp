@@ -167,6 +167,16 @@ Verdict verify_consumer(const Case& work, const Slot& slot) {
   return verify_producer(slot.z, [&](const ef::Dims& at) { return work.consumer->expected(slot.out, at); });
 }
 
+/// What plans are made for: the GPU that the engines of the examples use.
+ef::PlanTarget this_gpu() {
+  const std::vector<ef::DeviceSummary> devices = ef::system_report().devices;
+  if (devices.empty()) return {};
+  const ef::DeviceSummary& gpu = devices.front();
+  return {.architecture = gpu.architecture,
+          .multiprocessors = gpu.multiprocessors,
+          .l2_bytes = static_cast<std::int64_t>(gpu.l2_bytes)};
+}
+
 StreamOwner make_stream() { return create<StreamOwner, cudaError_t>(cudaStreamCreate, check, "creating a stream"); }
 
 }  // namespace
@@ -198,6 +208,16 @@ Session::Session(std::string name, Options options, Without without)
   if (timed_ || options_.json.empty()) return;
   throw Failure(
       "--json records times, which need an NVIDIA GPU; leave it out, and results are verified on the CPU device");
+}
+
+std::function<void(const ef::OutputView& out)> Session::one_kernel(const ef::Epilogue& layer, const ef::OutputView& out,
+                                                                   const ef::Arguments& inputs) {
+  const ef::PlanSummary plan = ef::Inspection(layer, std::span(&out, 1), inputs, this_gpu()).plan();
+  if (!plan.products.empty()) {
+    note("one launch is left out: " + plan.products.front());
+    return {};
+  }
+  return [this, layer, inputs](const ef::OutputView& result) { engine_.launch(layer, stream(), result, inputs); };
 }
 
 void Session::run(const Case& work) {

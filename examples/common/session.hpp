@@ -75,6 +75,11 @@ class Session {
     return options_.small || !timed_ ? small : full;
   }
 
+  /// For Case::together: launches `layer`, which has the producer and the tail, with these inputs, into what is as
+  /// `out`. Empty where this GPU has no one kernel for it; a note says why.
+  std::function<void(const ef::OutputView& out)> one_kernel(const ef::Epilogue& layer, const ef::OutputView& out,
+                                                            const ef::Arguments& inputs);
+
   /// Runs all once and verifies their results, then measures producer, tail, copy, pair, the one launch of both, the
   /// consumer and all three in turns, and reports.
   void run(const Case& work);

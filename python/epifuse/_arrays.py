@@ -26,7 +26,7 @@ PACKED = ("f4e2m1", "i4", "u4")
 _OURS = {theirs: ours for ours, theirs in NAMES.items()} | {name: name for name in (*NAMES, *PACKED)}
 _OURS |= {"float4_e2m1fn_x2": "f4e2m1", "int4": "i4", "uint4": "u4"}
 
-_SPEC = re.compile(r"(\w+)\[([\d,\s]*)\]$")
+_SPEC = re.compile(r"(\w+)\[([\d,\s]*)\](:nhwc)?$")
 
 
 def dtype_name(dtype):
@@ -49,11 +49,18 @@ def dtype_names(dtype, count):
 
 
 def spec(text: str) -> tuple:
-    """An array that is only planned for: "f16[1024,8192]" as (type, shape, strides or None). Row-major."""
+    """An array that is only planned for: "f16[1024,8192]" as (type, shape, strides or None). Row-major, or channels-last:
+    "f16[8,64,56,56]:nhwc"."""
     found = _SPEC.match(text.strip())
     if not found or found[1] not in (*NAMES, *PACKED):
         raise ValueError(f"{text!r} does not describe an array: expected a type and a shape, such as f16[1024,8192]")
-    return found[1], [int(extent) for extent in found[2].split(",") if extent.strip()], None
+    shape = [int(extent) for extent in found[2].split(",") if extent.strip()]
+    if not found[3]:
+        return found[1], shape, None
+    if len(shape) != 4:
+        raise ValueError(f"{text!r}: ':nhwc' is for the shape [N,C,H,W]")
+    _, c, h, w = shape
+    return found[1], shape, [c * h * w, 1, w * c, c]
 
 
 class Packed:

@@ -1,21 +1,30 @@
-"""ATen's products of matrices, whose kernel may host what stands behind them: the backend's option "gemm". Imported by _group.py; a
-node counts where _partition.py has marked it."""
+"""ATen's products of matrices and its convolutions of images, whose kernel may host what stands behind them: the
+backend's option "gemm". Imported by _group.py; a node counts where _partition.py has marked it."""
 
 import torch
 
 from ._aten import FLOATS, Unfit
+from ._shapes import hint
+from ._windows import listed
 
 _aten = torch.ops.aten
 HOSTED = "epifuse_hosts"  # in a node's meta: a kernel may compute this product
+# Of a convolution: the fewest that were measured faster than cuDNN and the tail, on an H100. With 32 channels and 32
+# filters tiles are mostly empty, and one kernel takes 2.9 times as long as both (docs/internals/plan/gemm.md).
+FEWEST_CHANNELS, FEWEST_FILTERS = 64, 128
 
 
-def _product(call, left, right):
-    """As the chain has it: of tensors that lie in memory. The planner sees whether they do."""
+def _factors(call, left, right):
+    """As the chain has them: tensors that lie in memory. The planner sees whether they do."""
     if call.made not in FLOATS:
         raise Unfit(f"its result is {call.made}".replace("torch.", ""))
     if any(call.tensor(name).dtype != call.made for name in (left, right)):
         raise Unfit("its factors are of other types")
-    return call.emit("matmul", call.value(left), call.value(right))
+    return call.value(left), call.value(right)
+
+
+def _product(call, left, right):
+    return call.emit("matmul", *_factors(call, left, right))
 
 
 def _mm(call):
@@ -35,7 +44,25 @@ def _added(left, right):
     return row
 
 
+def _convolution(call):
+    """A bias of its type is an addition of its own by then (_layout.split_biases)."""
+    if len(call.node_shape()) != 4 or call["transposed"]:
+        raise Unfit("it is no convolution of images with filters")
+    if call["groups"] != 1:
+        raise Unfit(f"its channels are in {call['groups']} groups")
+    if call["bias"] is not None:
+        raise Unfit("its bias is of another type")
+    filters, channels = map(hint, call.tensor("weight").shape[:2])
+    if channels < FEWEST_CHANNELS or filters < FEWEST_FILTERS:
+        raise Unfit(f"cuDNN is faster with fewer than {FEWEST_CHANNELS} channels or {FEWEST_FILTERS} filters")
+    numbers = [listed(call[name], 2) for name in ("stride", "padding", "dilation")]
+    if any(type(one) is not int for many in numbers for one in many):
+        raise Unfit("its stride, padding or dilation is a symbol")
+    return call.emit("conv2d", *_factors(call, "input", "weight"), None, *numbers)
+
+
 ROWS = {
+    _aten.convolution.default: _convolution,
     _aten.mm.default: _mm,
     _aten.bmm.default: _mm,
     _aten.addmm.default: _added("mat1", "mat2"),
@@ -44,7 +71,7 @@ ROWS = {
 
 
 def mark(graph):
-    """The products of a graph may be part of kernels."""
+    """The products and convolutions of a graph may be part of kernels."""
     for node in graph.nodes:
         if node.target in ROWS:
             node.meta[HOSTED] = True

@@ -125,6 +125,10 @@ def reduces(values):
     return any(value["op"] in REDUCTIONS for value in values)
 
 
+def convolves(values):
+    return any(value["op"] == "conv2d" for value in values)
+
+
 def moves(values):
     """Whether a chain reads an operand at other places than it writes: then no result may lie over one."""
     return any(value["op"] in {"view", "cat", "matmul", "conv2d", "index_copy", *INDEXINGS} for value in values)

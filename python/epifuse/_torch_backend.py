@@ -118,7 +118,7 @@ class Settings:
     tune: bool = True  # the layouts of convolutions are measured at the first call
     channels_last: bool = False  # images may leave the graph in this order
     mode: str = ""  # of torch.compile, for Inductor
-    gemm: bool = False  # what stands behind a matrix product may run in its kernel
+    gemm: bool = False  # what stands behind a matrix product or a convolution may run in its kernel
 
     @classmethod
     def of(cls, given):
@@ -346,7 +346,8 @@ def _rewrite(module, groups, left, launch):
 
 def _inductor_node(in_order, as_eager, graph, chain, operands, index):
     launcher = Launcher(chain.text)
-    in_order = in_order and _shapes.reduces(launcher.values())
+    # A convolution hosts its chain where images lie channels-last, as the plan has seen them.
+    in_order = _shapes.convolves(launcher.values()) or (in_order and _shapes.reduces(launcher.values()))
     call = _inductor.node_of(graph, launcher, chain, operands, in_order, as_eager)
     return call, True, launcher.text
 

@@ -30,6 +30,9 @@ _SIGNATURE_OVER = (
 _TAGS = (torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag)
 
 
+_CHANNELS_LAST = [0, 2, 3, 1]
+
+
 def spell_order(order):
     return ".".join(map(str, order)) if order is not None else ""
 
@@ -75,16 +78,28 @@ def scalars_of(chain):
     return _scalars_of(chain)
 
 
-def _order_like(inputs, shape):
-    """As the launcher chooses it: the first operand of that shape decides."""
+def _order_of(tensor):
+    """The dimensions as the tensor has them in memory, outermost first; None for one that repeats elements."""
+    if any(stride <= 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape)):
+        return None
+    if tensor.is_contiguous():
+        return list(range(tensor.dim()))
+    extents, strides = ([_shapes.hint(one) for one in many] for many in (tensor.shape, tensor.stride()))
+    return sorted(range(tensor.dim()), key=lambda i: (extents[i] > 1, -strides[i]))
+
+
+def _order_of_result(chain, inputs, shape):
+    """As the launcher chooses it: the first operand of that shape decides, else a convolution's images or filters."""
     for tensor in inputs:
-        if tuple(tensor.shape) == tuple(shape) and all(
-            stride > 0 or extent <= 1 for stride, extent in zip(tensor.stride(), tensor.shape)
-        ):
-            if tensor.is_contiguous():
-                break
-            extents, strides = ([_shapes.hint(one) for one in many] for many in (tensor.shape, tensor.stride()))
-            return sorted(range(len(shape)), key=lambda i: (extents[i] > 1, -strides[i]))
+        if tuple(tensor.shape) == tuple(shape) and (order := _order_of(tensor)) is not None:
+            return order
+    names, values, _, elementwise = facts_of(chain)
+    operands = dict(zip(names, inputs))
+    for value in [] if elementwise or len(shape) != 4 else values:
+        for dim, position in enumerate(value["arguments"] if value["op"] == "conv2d" else ()):
+            tensor = operands.get(values[position]["name"]) if values[position]["op"] == "input" else None
+            if tensor is not None and tensor.shape[0] == shape[dim] and _order_of(tensor) == _CHANNELS_LAST:
+                return list(_CHANNELS_LAST)
     return list(range(len(shape)))
 
 
@@ -108,7 +123,7 @@ def _fake(inputs, scalars, chain, results):
         [_counted(_OURS, tensor.dtype) for tensor in inputs], [tensor.dim() for tensor in inputs]
     )
     return [
-        _lying(inputs[0], shape, order or _order_like(inputs, shape), _counted(_TORCH, dtype))
+        _lying(inputs[0], shape, order or _order_of_result(chain, inputs, shape), _counted(_TORCH, dtype))
         for shape, dtype, order in zip(shapes, dtypes, orders)
     ]
 
@@ -181,7 +196,7 @@ def _takes(copy, dtype, order, inputs, chain):
     )
     if tuple(copy.shape) != tuple(shape) or _OURS[copy.dtype] != dtype:
         return False
-    return _lies_in(copy.shape, copy.stride(), order or _order_like(inputs, shape))
+    return _lies_in(copy.shape, copy.stride(), order or _order_of_result(chain, inputs, shape))
 
 
 def _launch_over(over, inputs, scalars, chain, results, position, orders=""):

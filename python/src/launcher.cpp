@@ -64,12 +64,27 @@ std::optional<Dims> order_of(const TensorView& view) {
 
 // A result lies in memory as the first operand of its shape does: after a channels-last convolution come channels-last
 // tails.
-Dims order_like(const std::vector<TensorView>& inputs, const Dims& shape) {
+std::optional<Dims> order_like(const std::vector<TensorView>& inputs, const Dims& shape) {
   for (const TensorView& input : inputs) {
     if (input.shape != shape) continue;
-    if (const auto order = order_of(input)) return *order;
+    if (const auto order = order_of(input)) return order;
   }
-  return identity(shape.size());
+  return std::nullopt;
+}
+
+// The operands that a chain's convolutions read as they are: images and filters, by position.
+std::vector<ConvolutionOperands> convolutions_of(const Epilogue& tail) {
+  std::vector<ConvolutionOperands> found;
+  const Chain chain = chain_of(tail);
+  const auto position = [&](int value) -> std::optional<std::size_t> {
+    const ChainValue& read = chain.values[static_cast<std::size_t>(value)];
+    if (read.op != "input") return std::nullopt;
+    return static_cast<std::size_t>(std::ranges::find(tail.inputs(), read.name) - tail.inputs().begin());
+  };
+  for (const ChainValue& value : chain.values) {
+    if (value.op == "conv2d") found.push_back({position(value.arguments[0]), position(value.arguments[1])});
+  }
+  return found;
 }
 
 // A broadcast without the checks: the launch makes them.
@@ -183,7 +198,8 @@ Launcher::Launcher(const Epilogue& written, const std::vector<std::optional<std:
       parameters_(tail_.inputs()),
       result_names_(tail_.results()),
       specs_(result_names_.size()),
-      elementwise_(tail_.is_elementwise()) {
+      elementwise_(tail_.is_elementwise()),
+      convolutions_(elementwise_ ? std::vector<ConvolutionOperands>() : convolutions_of(tail_)) {
   for (const std::string& name : tail_.inputs()) who_.push_back("operand '" + name + "'");
   for (const std::string& name : tail_.scalars()) who_.push_back("scalar '" + name + "'");
   parameters_.insert(parameters_.end(), tail_.scalars().begin(), tail_.scalars().end());
@@ -323,6 +339,20 @@ std::vector<Dims> Launcher::result_shapes(const std::vector<TensorView>& inputs)
   return tail_.result_shapes(inputs);
 }
 
+// As in PyTorch a convolution is channels-last where its images or its filters are, and so is the tail behind it.
+Dims Launcher::order_of_result(const std::vector<TensorView>& inputs, const Dims& shape) const {
+  if (const auto order = order_like(inputs, shape)) return *order;
+  const Dims channels_last = {0, 2, 3, 1};
+  const auto gives = [&](std::optional<std::size_t> operand, int extent) {
+    return operand && inputs[*operand].shape.size() == 4 && inputs[*operand].shape[0] == shape[extent] &&
+           order_of(inputs[*operand]) == channels_last;
+  };
+  for (const auto& [images, filters] : convolutions_) {
+    if (shape.size() == 4 && (gives(images, 0) || gives(filters, 1))) return channels_last;
+  }
+  return identity(shape.size());
+}
+
 nb::object Launcher::repeat(const Slots& slots, const nb::object& out) const {
   Launch launch;
   const std::size_t input_count = tail_.inputs().size();
@@ -426,7 +456,7 @@ nb::object Launcher::execute(const Slots& slots, const nb::object& out, const nb
     for (std::size_t i = 0; i < specs_.size(); ++i) {
       const bool fixed = specs[i].order && specs[i].order->size() == shapes[i].size();
       const NewArray& array =
-          made.emplace_back(*leader, types[i], shapes[i], fixed ? *specs[i].order : order_like(inputs, shapes[i]));
+          made.emplace_back(*leader, types[i], shapes[i], fixed ? *specs[i].order : order_of_result(inputs, shapes[i]));
       outputs.push_back(array.view);
     }
   }
@@ -510,7 +540,7 @@ Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes
       continue;
     }
     const bool fixed = specs[i].order && specs[i].order->size() == shapes[i].size();
-    const Dims order = fixed ? *specs[i].order : order_like(inputs, shapes[i]);
+    const Dims order = fixed ? *specs[i].order : order_of_result(inputs, shapes[i]);
     Dims dense, strides = shapes[i];
     for (const std::int64_t dimension : order) dense.push_back(shapes[i][static_cast<int>(dimension)]);
     const Dims steps = row_major(dense);

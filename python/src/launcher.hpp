@@ -20,6 +20,11 @@ struct ResultSpec {
   std::optional<Dims> order;  ///< dimensions as they shall lie in memory, outermost first
 };
 
+/// The operands that a convolution reads, by position; nothing where it reads a view of one.
+struct ConvolutionOperands {
+  std::optional<std::size_t> images, filters;
+};
+
 class Launcher {
  public:
   Launcher(const std::string& text, const std::vector<std::string>& scalars,
@@ -77,6 +82,8 @@ class Launcher {
   nb::object execute(const Slots& slots, const nb::object& out, const nb::object& dtypes, Purpose purpose) const;
   /// The call, if tensors of the same layouts have been here before; else nothing.
   nb::object repeat(const Slots& slots, const nb::object& out) const;
+  /// The dimensions of a new result of this shape as they lie in memory, outermost first.
+  Dims order_of_result(const std::vector<TensorView>& inputs, const Dims& shape) const;
   std::vector<Dims> result_shapes(const std::vector<TensorView>& inputs) const;
   std::vector<DType> types_of(const std::vector<TensorView>& inputs, const std::vector<ResultSpec>& specs) const;
   std::vector<ResultSpec> specs_with(const nb::object& dtypes) const;
@@ -90,6 +97,7 @@ class Launcher {
   std::vector<std::string> result_names_;
   std::vector<ResultSpec> specs_;
   bool elementwise_;
+  std::vector<ConvolutionOperands> convolutions_;
   mutable KnownCalls known_;  ///< changed under the GIL
 };
 

@@ -1,4 +1,4 @@
-"""Matrix products in chains, traced functions and compiled models, against PyTorch's and NumPy's own."""
+"""Products and convolutions in chains, traced functions and compiled models, against PyTorch's and NumPy's own."""
 
 import random
 
@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch.nn.functional as F  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
@@ -46,6 +47,29 @@ def test_text_is_conv2d_of_pytorch():
         how = f"stride={tuple(stride)}, padding={tuple(padding)}, dilation={tuple(dilation)}"
         expected = torch.relu(F.conv2d(x, w, b, stride, padding, dilation))
         close(as_written(f"relu(conv2d(x, w, b, {how}))")(x, w, b), expected)
+
+
+@pytest.mark.parametrize("images", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("filters", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_a_convolution_lies_as_pytorchs(images, filters):
+    rng = random.Random(6)
+    x = drawn(rng, torch.float32, 2, 5, 9, 8).to(memory_format=images)
+    w = drawn(rng, torch.float32, 4, 5, 3, 3).to(memory_format=filters)
+    b = drawn(rng, torch.float32, 4)
+    tail = as_written("relu(conv2d(x, w, padding=1)) + b[:, None, None]")
+    expected = torch.relu(F.conv2d(x, w, padding=1)) + b[:, None, None]
+    close(tail(x, w, b), expected)
+    assert tail(x, w, b).stride() == expected.stride()
+    with FakeTensorMode() as mode:
+        made = tail(*map(mode.from_tensor, (x, w, b)))
+    assert made.stride() == expected.stride()
+
+
+def test_a_convolution_of_channels_last_images_hosts_what_stands_behind_it():
+    tail = as_written("relu(conv2d(x, w, padding=1)) + b[:, None, None]")
+    last = tail.plan("f16[32,64,28,28]:nhwc", "f16[128,64,3,3]:nhwc", "f16[128]", arch=90)
+    first = tail.plan("f16[32,64,28,28]", "f16[128,64,3,3]", "f16[128]", arch=90)
+    assert last.schedule == "gemm" and first.schedule != "gemm"
 
 
 @pytest.mark.parametrize("dtype", list(UNIT), ids=str)
@@ -96,6 +120,65 @@ def test_traced_functions():
     q, k = drawn(rng, torch.float32, 2, 3, 5, 16), drawn(rng, torch.float32, 2, 3, 7, 16)
     close(scores(q, k), torch.softmax(q @ k.mT * 0.25, -1))
     close(added(r, x, w.T), torch.addmm(r, x, w.T, beta=0.5, alpha=2).relu())
+
+
+@epifuse.fuse
+def convolved(x, w, b, residual):
+    return F.relu(F.conv2d(x, w, b, stride=2, padding=(1, 0))) + residual
+
+
+@epifuse.fuse
+def convolved_as_large(x, w):
+    return torch.conv2d(x, w, padding="same", dilation=(2, 1)).sigmoid()
+
+
+@epifuse.fuse
+def convolved_view(x, w):
+    return F.conv2d(x.permute(0, 3, 1, 2), w, padding="valid").relu()
+
+
+def test_traced_convolutions():
+    rng = random.Random(7)
+    x, w, b = (drawn(rng, torch.float32, *shape) for shape in ((2, 5, 9, 8), (4, 5, 3, 3), (4,)))
+    expected = F.relu(F.conv2d(x, w, b, stride=2, padding=(1, 0)))
+    r = drawn(rng, torch.float32, *expected.shape)
+    close(convolved(x, w, b, r), expected + r)
+    close(convolved(x, w, None, r), F.relu(F.conv2d(x, w, None, stride=2, padding=(1, 0))) + r)
+    close(convolved_as_large(x, w), torch.conv2d(x, w, padding="same", dilation=(2, 1)).sigmoid())
+    channels_last = x.to(memory_format=torch.channels_last)
+    expected = torch.conv2d(channels_last, w, padding="same", dilation=(2, 1))
+    assert convolved_as_large(channels_last, w).stride() == expected.stride()
+    close(convolved_view(x.permute(0, 2, 3, 1).contiguous(), w), F.conv2d(x, w).relu())
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        x, w, b, r = (one.to(dtype) for one in (x, w, b, r))
+        close(convolved(x, w, b, r), F.relu(F.conv2d(x, w, b, stride=2, padding=(1, 0))) + r)
+
+
+@pytest.mark.parametrize(
+    "function, images, filters, part",
+    [
+        (lambda x, w: F.conv2d(x, w, groups=2), (1, 4, 5, 5), (4, 2, 3, 3), "'conv2d' with groups=2: a chain"),
+        (lambda x, w: F.conv2d(x, w), (4, 5, 5), (4, 4, 3, 3), "'conv2d' of an image without a batch"),
+        (lambda x, w: F.conv2d(x.half(), w), (1, 4, 5, 5), (4, 4, 3, 3), "'conv2d' of f16 and f32: convert one before"),
+        (lambda x, w: F.conv2d(x.relu(), w), (1, 4, 5, 5), (4, 4, 3, 3), "of 'conv2d' is a result of 'relu'"),
+        (lambda x, w: F.conv2d(x, w, padding="same"), (1, 4, 5, 5), (4, 4, 2, 3), "filters of even size"),
+        (lambda x, w: F.conv_transpose2d(x, w), (1, 4, 5, 5), (4, 4, 3, 3), "conv_transpose2d is not an operation"),
+    ],
+)
+def test_refused_convolutions(function, images, filters, part):
+    with pytest.raises((ValueError, TypeError)) as found:
+        epifuse.fuse(function)(torch.ones(images), torch.ones(filters))
+    assert part in str(found.value)
+
+
+def test_convolutions_of_integers_are_refused():
+    with pytest.raises(TypeError, match="'conv2d' of integers"):
+        epifuse.fuse(lambda x, w: F.conv2d(x, w))(torch.ones(1, 4, 5, 5).int(), torch.ones(4, 4, 3, 3).int())
+
+
+def test_what_pytorch_refuses_of_convolutions_is_its_error():
+    with pytest.raises(RuntimeError):
+        epifuse.fuse(lambda x, w: F.conv2d(x, w))(torch.ones(1, 4, 5, 5), torch.ones(4, 3, 3, 3))
 
 
 def test_numpy():
@@ -160,3 +243,81 @@ def test_compiled_models_train_with_hosted_products():
         gradients.append([one.grad.float().clone() for one in model.parameters()])
     for made, expected in zip(*gradients):
         assert (made - expected).abs().max() <= 0.05 * (1 + expected.abs().max())
+
+
+class Residual(torch.nn.Module):
+    """As ResNet has them: two convolutions that host what stands behind them, one in groups, one of few filters."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Conv2d(64, 128, 3, stride=2, padding=1, bias=False), torch.nn.BatchNorm2d(128)
+        self.second = torch.nn.Conv2d(128, 128, 3, padding=1)
+        self.grouped = torch.nn.Conv2d(128, 128, 3, groups=4)
+        self.few = torch.nn.Conv2d(128, 16, 1)
+
+    def forward(self, x):
+        y = F.relu(self.norm(self.first(x)))
+        y = F.relu(y + self.second(y))
+        return torch.sigmoid(self.few(F.relu(self.grouped(y))))
+
+
+def residual(memory_format):
+    torch.manual_seed(6)
+    model = Residual().eval()
+    with torch.no_grad():
+        for one in model.norm.parameters():
+            one.normal_()
+        model.norm.running_var.uniform_(0.5, 2)
+    x = torch.randn(2, 64, 18, 18).bfloat16().to(memory_format=memory_format)
+    return model.bfloat16().to(memory_format=memory_format), x
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("producers", ["inductor", "eager"])
+def test_compiled_models_host_chains_in_convolutions_when_asked(producers, dynamic):
+    model, x = residual(torch.channels_last)
+    for gemm in (False, True):
+        torch._dynamo.reset()
+        options = {"gemm": gemm, "producers": producers}
+        compiled = torch.compile(model, backend="epifuse", options=options, dynamic=dynamic)
+        for images in (x, x[:1, :, :16]):
+            images = images.contiguous(memory_format=torch.channels_last)
+            with torch.no_grad():
+                made, expected = compiled(images), model(images)
+            assert (made - expected).abs().max() < 0.02 and made.stride() == expected.stride()
+        report = _torch_backend.REPORTS[-1]
+        assert not report.fallback
+        hosted = [text for text in report.kernels if "conv2d" in text]
+        assert len(hosted) == (2 if gemm else 0), report.kernels
+    why = {reason for (name, reason), _ in report.left.items() if name == "convolution"}
+    assert why == {"its channels are in 4 groups", "cuDNN is faster with fewer than 64 channels or 128 filters"}
+
+
+def test_compiled_models_leave_row_major_convolutions_to_pytorch():
+    model, x = residual(torch.contiguous_format)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        made, expected = torch.compile(model, backend="epifuse", options={"gemm": True})(x), model(x)
+    assert (made - expected).abs().max() < 0.02
+    report = _torch_backend.REPORTS[-1]
+    assert not any("conv2d" in text for text in report.kernels)
+    assert any("the kernel copies pixels whose channels are contiguous" in reason for _, reason in report.left)
+
+
+@pytest.mark.parametrize("producers", ["inductor", "eager"])
+def test_compiled_models_train_with_hosted_convolutions(producers):
+    torch.manual_seed(8)
+    layers = (torch.nn.Conv2d(64, 128, 3), torch.nn.ReLU(), torch.nn.Conv2d(128, 128, 3), torch.nn.ReLU())
+    model = torch.nn.Sequential(*layers).bfloat16().to(memory_format=torch.channels_last)
+    x = torch.randn(2, 64, 12, 12).bfloat16().to(memory_format=torch.channels_last)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="epifuse", options={"gemm": True, "producers": producers})
+    gradients, weight = [], torch.randn(2, 128, 8, 8)
+    for run in (compiled, model):
+        model.zero_grad()
+        (run(x).float() * weight).sum().backward()
+        gradients.append([one.grad.float().clone() for one in model.parameters()])
+    for made, expected in zip(*gradients):
+        assert (made - expected).abs().max() <= 0.05 * (1 + expected.abs().max())
+    forward = next(one for one in reversed(_torch_backend.REPORTS) if one.phase == "forward")
+    assert sum("conv2d" in text for text in forward.kernels) == 2

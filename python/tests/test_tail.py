@@ -316,3 +316,5 @@ def test_what_no_plan_can_be_made_for():
     for array in ("f16[99999999999999999999]", "f16[" + ",".join("1" * 9) + "]"):
         with pytest.raises(ValueError, match="the shape .* expected at most 8 integers of 64 bits"):
             tail.plan(array)
+    with pytest.raises(ValueError, match=r"':nhwc' is for the shape \[N,C,H,W\]"):
+        tail.plan("f16[2,3,4]:nhwc")

@@ -133,6 +133,11 @@ class DryRun(unittest.TestCase):
     def test_products(self):
         self.assertIn("silu(a) * b i8: ", self.dry("products"))
 
+    def test_convolutions(self):
+        found = self.dry("convolutions")
+        self.assertIn("128 of 3×3, relu(x + b + r) bf16: ", found)
+        self.assertNotIn("FAILED", found)
+
     def test_kernelbench(self):
         found = self.dry("kernelbench")
         self.assertIn("99_rebuilt", found)

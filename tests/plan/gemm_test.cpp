@@ -434,6 +434,17 @@ TEST(GemmConvolutions, SayWhatTmaCopies) {
   EXPECT_EQ(plan.maps[3].swizzle, 128) << "of f32";
 }
 
+TEST(GemmConvolutions, HostNormsOfChannels) {
+  const auto planned = Convolved{.chain =
+                                     "c = conv2d(x, w, padding=1); relu((c - along(m, c, 1)) * "
+                                     "along(rsqrt(v + 0.001), c, 1))",
+                                 .operands = {dense(DType::f32, {128}), dense(DType::f32, {128})}}
+                           .plan();
+  ASSERT_TRUE(std::holds_alternative<Inside>(planned)) << std::get<std::string>(planned);
+  const GemmPlan& plan = std::get<Inside>(planned).plan;
+  EXPECT_EQ(plan.maps.size(), 3U) << "images, filters, and the result: threads read the vectors";
+}
+
 TEST(GemmConvolutions, RefusalsNameWhatDoesNotFit) {
   const auto says = [](const Convolved& of, const std::string& words) {
     EXPECT_NE(of.refusal().find(words), std::string::npos) << of.refusal();

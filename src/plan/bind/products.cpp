@@ -109,7 +109,7 @@ class ProductSplitter {
     if (ir::is_product(n.op)) return builder_.input(names_[next_product_++]);
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
-    if (is_elementwise_ && (n.op == Op::unflatten || n.op == Op::flatten))
+    if (is_elementwise_ && (n.op == Op::unflatten || n.op == Op::flatten || n.op == Op::along))
       return builder_.view(args[0], numbered_view(ir::View::Kind::reshape, {shapes_[i].begin(), shapes_[i].end()}));
     return rebuilt(builder_, n, args, name_of_operand(program_, n), program_.view_of(n));
   }
