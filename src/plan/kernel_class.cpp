@@ -45,6 +45,12 @@ bool ReductionClass::is_in_shared_memory() const {
   return std::visit([](const auto& own) { return own.kInSharedMemory; }, driver);
 }
 
+bool ReductionClass::holds_full_rows() const {
+  return is<Resident>() && threads.full && layout.inner_reduction && !layout.tensor_aligned &&
+         (layout.reduced == 1 || layout.whole_lines) && !structure.has_segments() && structure.grid == 0 &&
+         !lane_segments && !columns && !store;
+}
+
 bool ReductionClass::shares_rows() const {
   return std::visit([](const auto& own) { return own.kSharesRows; }, driver);
 }

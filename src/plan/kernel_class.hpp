@@ -373,6 +373,10 @@ struct ReductionClass {
   }
   /// Rows that thread groups hold from the first pass to the last, in registers or in shared memory.
   bool is_resident() const { return is<Resident>() || is<RowsPerGroup>() || is<ResidentShared>(); }
+  /// Rows that thread groups hold in registers, of which each thread has a full vector in every step.
+  bool holds_full_rows() const;
+  /// The same, of warps that share no row: one that has no row ends at once.
+  bool holds_full_rows_of_warps() const { return holds_full_rows() && threads.group == 32 && cluster() == 1; }
   bool stores_lines_of(TransposedStore::Lines lines) const { return store && store->lines == lines; }
   int segment_coordinates() const { return segments ? segments->coordinates : 0; }
 
