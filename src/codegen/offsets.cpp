@@ -38,7 +38,7 @@ std::string sum_over(const KernelClass& kernel, const OperandPlan& operand, std:
   std::vector<std::string> terms;
   for (int d = kernel.coordinates - 1; d >= 0; --d) {
     if (!counts(d)) continue;
-    const bool is_unit = has_unit_steps && d == kernel.coordinates - 1;
+    const bool is_unit = (has_unit_steps && d == kernel.coordinates - 1) || (operand.unit_step && terms.empty());
     terms.push_back(is_unit ? fmt::format("{}[{}]", at, d) : fmt::format("{0}[{1}] * {2}[{1}]", at, d, strides));
   }
   if (terms.empty()) return "0";
