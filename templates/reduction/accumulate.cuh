@@ -341,7 +341,7 @@ struct Moments {
 
 //@section held_moments : lanes, tree
 // Mean, and sum of squared deviations from it, of a row that the lanes of a warp hold. They find the mean first: then each value is subtracted once,
-// here and where the row's results are computed. Values have 16 bits at most, so that sums of equal ones are exact.
+// here and where the row's results are computed. Values have 16 bits, so that sums of equal ones are exact.
 struct HeldMoments {
   static constexpr int kCount = kSteps * kElements * kGroupThreads;
   static constexpr Real kScale = 0x1p-10f;  // sums overflow no sooner than those of one vector

@@ -214,7 +214,7 @@ bool ReductionPasses::has_common() const {
   return false;
 }
 
-// Values of at most 16 bits: sums of as many as lanes hold are exact, or nearly.
+// Values of 16 bits: sums of as many as lanes hold are exact, or nearly. (Kernels of 8 bits spilled more.)
 bool ReductionPasses::finds_means_first() const {
   if (!reduction_.holds_full_rows() || reduction_.threads.group > 32 || reduction_.cluster() > 1 || kernel_.f64)
     return false;
@@ -227,7 +227,7 @@ bool ReductionPasses::finds_means_first() const {
            if (!ir::is_operand(argument.op)) return false;
            const auto input = static_cast<std::size_t>(argument.ordinal);
            return reduction_.residency.held[input] && is_floating(kernel_.inputs[input].dtype) &&
-                  size_of(kernel_.inputs[input].dtype) <= 2 && !is_packed(kernel_.inputs[input].dtype);
+                  size_of(kernel_.inputs[input].dtype) == 2;
          });
 }
 
