@@ -8,8 +8,14 @@
 template <class T, class I>
 __device__ __forceinline__ T* row_at(T* base, I index, const Index (&gather)[3]) {
   const auto at = index + (index < 0 ? gather[2] : 0);
-  if (base == nullptr || at < 0 || at >= gather[1]) return nullptr;
+  if (static_cast<unsigned long long>(at) >= static_cast<unsigned long long>(gather[1])) return nullptr;
   return base + static_cast<Index>(at) * gather[0];
+}
+
+// The same in a row that another index names.
+template <class T, class I>
+__device__ __forceinline__ T* row_within(T* base, I index, const Index (&gather)[3]) {
+  return base == nullptr ? nullptr : row_at(base, index, gather);
 }
 
 template <class T>
@@ -65,6 +71,19 @@ __device__ __forceinline__ void load_gathered(T (&values)[kElements], const Inde
   } else {
     load_narrow<kWidth>(values, source);
   }
+}
+//@end
+
+//@section read_of_row : packet
+// Of the row that an index names for all of its vectors; `row` is null where the index is out of range.
+template <int kWidth, class T>
+__device__ __forceinline__ void read_of_row(Packet<T>& packet, const T* row, Index offset, T out_of_range) {
+  if (row == nullptr) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) packet.put(e, out_of_range);
+    return;
+  }
+  load_words<kWidth, CacheHint::none>(packet, row + offset);
 }
 //@end
 

@@ -68,6 +68,9 @@ struct Position {
 //@if kByQuotients
   Index at[kCoordinates];  // its number, and the quotients of that, outermost first
 //@endif
+//@if kByQuotients && kHasColumn
+  Index column;            // where in its row it begins
+//@endif
 //@if kHasCoordinates && !kByQuotients
   Index at[kCoordinates];  // coordinates of the first element
 //@endif

@@ -32,12 +32,13 @@ const OperandPlan& operand_named(const ir::Program& program, const KernelClass& 
 template <class Counts>
 std::string sum_over(const KernelClass& kernel, const OperandPlan& operand, std::string_view at,
                      const std::string& strides, const Counts& counts) {
-  const bool has_unit_steps =
-      operand.access == Access::contiguous || (operand.access == Access::run && operand.run->step == 1);
+  const bool has_unit_steps = operand.access == Access::contiguous ||
+                              (operand.access == Access::run && operand.run->step == 1) ||
+                              (operand.access == Access::gathered && operand.width > 1);
   std::vector<std::string> terms;
   for (int d = kernel.coordinates - 1; d >= 0; --d) {
     if (!counts(d)) continue;
-    const bool is_unit = has_unit_steps && d == kernel.coordinates - 1;
+    const bool is_unit = (has_unit_steps && d == kernel.coordinates - 1) || (operand.unit_step && terms.empty());
     terms.push_back(is_unit ? fmt::format("{}[{}]", at, d) : fmt::format("{0}[{1}] * {2}[{1}]", at, d, strides));
   }
   if (terms.empty()) return "0";
@@ -167,7 +168,7 @@ std::string row_of(const ir::Program& program, std::size_t i, const OffsetText& 
     const std::string at = computed.exists() ? computed_index(computed, offset(input_name(program, index)))
                                              : fmt::format("p.{}[{}]", input_name(program, index),
                                                            existing_offset(program, index, offset));
-    row = fmt::format("row_at({}, {}, p.gathers_{}[{}])", row, at, name, k);
+    row = fmt::format("{}({}, {}, p.gathers_{}[{}])", k == 0 ? "row_at" : "row_within", row, at, name, k);
   }
   return bounds.by.empty() ? row : fmt::format("{} ? {} : nullptr", exists(program, i, offset), row);
 }

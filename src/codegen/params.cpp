@@ -39,7 +39,8 @@ std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
                  bool is_output, int coordinates, const ir::Bounds& bounds = {}) {
   if (operand.access == Access::unused || operand.access == Access::of_run) return;
-  if (!plan::is_generated(operand.access))
+  const bool has_base = operand.access == Access::run && operand.run->base != operand.run->reader;
+  if (!plan::is_generated(operand.access) && !has_base)
     fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
                       fmt::format("{}{}*", is_output ? "" : "const ",
                                   operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
@@ -48,7 +49,9 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
-  if (!bounds.by.empty() || !bounds.wraps.empty())
+  if (has_base)
+    fields.push_back({FieldKind::distance, "Index", "distance_" + name, "elements from its base", i, false});
+  else if (!bounds.by.empty() || !bounds.wraps.empty())
     fields.push_back({FieldKind::origin, "Index", "origin_" + name, "offset of its first element", i, false});
   if (!bounds.wraps.empty())
     fields.push_back({FieldKind::wraps, "Index", fmt::format("wraps_{}[{}]", name, bounds.wraps.size()),
@@ -61,7 +64,16 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
                       "stride, extent, what is added to negative indices", i, false});
 }
 
+// What the numbers of tiles count.
+std::int64_t tile_unit(const Plan& plan) {
+  return counts_tiles_in_elements(plan.kernel_class) ? std::int64_t{plan.threads} * plan.kernel_class.elements : 1;
+}
+
 }  // namespace
+
+bool counts_tiles_in_elements(const KernelClass& kernel) {
+  return goes_by_quotients(kernel) && kernel.steps == 1 && !kernel.wide_index;
+}
 
 bool takes_numbers(const ir::Program& program) { return !program.scalars().empty() || !counts_of(program).empty(); }
 
@@ -236,12 +248,14 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   } else {
     index("elements", "in all", [](const Plan& plan) { return plan.space.elements; });
   }
-  index("tiles", "blocks' worth of work", [](const Plan& plan) { return plan.tiles; });
+  if (!counts_tiles_in_elements(kernel))
+    index("tiles", "blocks' worth of work", [](const Plan& plan) { return plan.tiles; });
   if (goes_by_quotients(kernel)) {
+    // In elements where a thread has one vector: then no number of a tile is made.
     index("first_tile", "the last one, where a producer has left its end in the L2 cache",
-          [](const Plan& plan) -> std::int64_t { return plan.reverse_order ? plan.tiles - 1 : 0; });
+          [](const Plan& plan) { return plan.reverse_order ? (plan.tiles - 1) * tile_unit(plan) : 0; });
     index("tile_step", "to the next tile",
-          [](const Plan& plan) -> std::int64_t { return plan.reverse_order ? -1 : 1; });
+          [](const Plan& plan) { return plan.reverse_order ? -tile_unit(plan) : tile_unit(plan); });
   } else {
     index("reverse_order", "from the last to the first",
           [](const Plan& plan) -> std::int64_t { return plan.reverse_order; });
@@ -294,6 +308,7 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
         break;
       case FieldKind::index:
       case FieldKind::origin:
+      case FieldKind::distance:
         break;
     }
     bytes_ = (bytes_ + unit - 1) / unit * unit;
@@ -354,6 +369,11 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
         put_index(at, plan.space.inputs[place.operand].origin);
         if (place.kind == FieldKind::inside) put_index(at, plan.space.inputs[place.operand].count);
         break;
+      case FieldKind::distance: {
+        const auto base = static_cast<std::size_t>(plan.kernel_class.inputs[place.operand].run->base);
+        put_index(at, plan::elements_between(plan.space.inputs[base], plan.space.inputs[place.operand]));
+        break;
+      }
       case FieldKind::wraps:
         for (const plan::RolledDimension& wrap : plan.space.inputs[place.operand].wraps) put_index(at, wrap.offset);
         break;

@@ -26,9 +26,10 @@ enum class FieldKind : std::uint8_t {
   divisor,
   extents_and_divisors,
   workspace,
-  origin,  // of an operand that is bounded
-  inside,  // which positions exist: the first, and how many
-  wraps,   // of an operand that is rolled: what is added to offsets behind the end of each dimension
+  origin,    // of an operand that is bounded
+  distance,  // of a run from its base
+  inside,    // which positions exist: the first, and how many
+  wraps,     // of an operand that is rolled: what is added to offsets behind the end of each dimension
   gathers  // of an operand that is read at indices: stride, extent, and what is added to negative indices, for each index
 };
 
@@ -62,6 +63,8 @@ bool has_bytes(const plan::KernelClass& kernel);
 
 /// Whether offsets are made of quotients (plan::Flat::by_quotients).
 bool goes_by_quotients(const plan::KernelClass& kernel);
+/// Of such a kernel, whether the numbers of tiles count elements: each thread has one vector, and a grid has all tiles.
+bool counts_tiles_in_elements(const plan::KernelClass& kernel);
 /// Whether the kernel asks where its elements lie along the dimensions, or a number is enough for all operands.
 bool has_coordinates(const plan::KernelClass& kernel);
 /// Fields in the order of the struct.

@@ -28,8 +28,10 @@ std::string OperandPlan::text() const {
   std::string text = fmt::format("{}:{}", to_string(dtype), to_string(access));
   if (width > 1) text += fmt::format("x{}", width);
   if (run && access == Access::run) text += fmt::format(":step {}", run->step);
+  if (run && access == Access::run && run->base != run->reader) text += fmt::format(":from {}", run->base);
   if (run && access == Access::of_run) text += fmt::format(":{} of {}", run->first, run->reader);
   if (moves != 0) text += fmt::format(":moves {:b}", moves & ~kKnown);
+  if (unit_step) text += ":unit";
   if (strides_of != kOwn) text += fmt::format(":strides of {}", strides_of);
   if (aligned) text += ":aligned";
   if (per_row) text += ":per_row";
@@ -43,6 +45,12 @@ std::string_view ReductionClass::schedule() const {
 
 bool ReductionClass::is_in_shared_memory() const {
   return std::visit([](const auto& own) { return own.kInSharedMemory; }, driver);
+}
+
+bool ReductionClass::holds_full_rows() const {
+  return is<Resident>() && threads.full && layout.inner_reduction && !layout.tensor_aligned &&
+         (layout.reduced == 1 || layout.whole_lines) && !structure.has_segments() && structure.grid == 0 &&
+         !lane_segments && !columns && !store;
 }
 
 bool ReductionClass::shares_rows() const {

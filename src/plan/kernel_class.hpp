@@ -60,10 +60,11 @@ struct RunOfViews {
   int reader = 0;  ///< the input that reads it
   int step = 1;    ///< elements of memory from one element of a vector to the next
   int first = 0;   ///< where in the run a vector begins; a few of its elements may stand before the run or behind it
+  int base = 0;    ///< the run of the tensor from which this one lies equally far for all vectors; `reader`: none
 
   static constexpr auto fields() {
     return std::tuple{Field{"reader", &RunOfViews::reader}, Field{"step", &RunOfViews::step},
-                      Field{"first", &RunOfViews::first}};
+                      Field{"first", &RunOfViews::first}, Field{"base", &RunOfViews::base}};
   }
 };
 
@@ -84,6 +85,7 @@ struct OperandPlan {
   /// The dimensions (bit d) along which the offset grows by strides that are not 0, and kKnown; 0: all. Of views in
   /// divisible rows, and of positions that a vector of a reduction shares.
   std::uint16_t moves = 0;
+  bool unit_step = false;  ///< of `inside` and `bound`, where a thread has one vector: by 1 along the last of these
 
   /// Needs coordinates, not only the linear index.
   bool is_gathered() const noexcept { return access >= Access::row; }
@@ -100,7 +102,8 @@ struct OperandPlan {
                       Field{"read_only", &OperandPlan::read_only},
                       Field{"run", &OperandPlan::run},
                       Field{"strides_of", &OperandPlan::strides_of},
-                      Field{"moves", &OperandPlan::moves}};
+                      Field{"moves", &OperandPlan::moves},
+                      Field{"unit_step", &OperandPlan::unit_step}};
   }
 };
 
@@ -373,6 +376,10 @@ struct ReductionClass {
   }
   /// Rows that thread groups hold from the first pass to the last, in registers or in shared memory.
   bool is_resident() const { return is<Resident>() || is<RowsPerGroup>() || is<ResidentShared>(); }
+  /// Rows that thread groups hold in registers, of which each thread has a full vector in every step.
+  bool holds_full_rows() const;
+  /// The same, of warps that share no row: one that has no row ends at once.
+  bool holds_full_rows_of_warps() const { return holds_full_rows() && threads.group == 32 && cluster() == 1; }
   bool stores_lines_of(TransposedStore::Lines lines) const { return store && store->lines == lines; }
   int segment_coordinates() const { return segments ? segments->coordinates : 0; }
 

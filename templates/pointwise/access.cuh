@@ -226,9 +226,13 @@ __device__ __forceinline__ void load_run_if(T (&run)[kCount], const T* source, b
 //@section beside : bounded
 // Whether a vector is the first or the last one of its row. Rows are multiples of vectors.
 __device__ __forceinline__ Index column_of(const Position& position, const Params& p) {
-//@if kByQuotients
+//@if kByQuotients && kHasColumn
+  return position.column;
+//@endif
+//@if kByQuotients && !kHasColumn
   return position.at[kCoordinates - 1] - position.at[kCoordinates - 2] * p.space.extents[kCoordinates - 1];
-//@else
+//@endif
+//@if !kByQuotients
   return position.at[kCoordinates - 1];
 //@endif
 }

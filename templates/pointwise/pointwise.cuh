@@ -65,12 +65,26 @@ __device__ __forceinline__ Position locate(Index tile, int step, const Params& p
 //@end
 
 //@section locate_flat : position_flat
+//@if kByQuotients && kHasColumn
+// The compiler takes the number as it is. Else it makes another one for each test of it.
+__device__ __forceinline__ int as_it_is(int number) {
+  asm("" : "+r"(number));
+  return number;
+}
+__device__ __forceinline__ long long as_it_is(long long number) {
+  asm("" : "+l"(number));
+  return number;
+}
+//@endif
 // The vector that begins with an element.
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
 //@if kHasCoordinates
   Position position;
   position.linear = first;
   split<kCoordinates - 1>(first, p.space, position.at);
+//@if kByQuotients && kHasColumn
+  position.column = as_it_is(position.at[kCoordinates - 1] - position.at[kCoordinates - 2] * p.space.extents[kCoordinates - 1]);
+//@endif
   return position;
 //@else
   return {first};
@@ -95,8 +109,8 @@ __device__ __forceinline__ void run_vector(const Params& p, const Uniforms& unif
 //@if kHasRest
 // Behind the last vector each element that is left has a thread of its own, as if it were a vector.
 //@endif
-__device__ __forceinline__ void run_step(const Params& p, const Uniforms& uniforms, Index vector) {
-  const Position position = locate(vector * kElements, p);
+__device__ __forceinline__ void run_step(const Params& p, const Uniforms& uniforms, Index /*@if kCountsElements*/first/*@endif*//*@if !kCountsElements*/vector/*@endif*/) {
+  const Position position = locate(/*@if kCountsElements*/first/*@endif*//*@if !kCountsElements*/vector * kElements/*@endif*/, p);
 //@if kBroken && kSteps == 1 && !kOneWay
   const bool exists = position.linear <= p.elements - kElements;
   const bool full_vector = exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];

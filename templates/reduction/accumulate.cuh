@@ -339,6 +339,51 @@ struct Moments {
 };
 //@end
 
+//@section held_moments : lanes, tree
+// Mean, and sum of squared deviations from it, of a row that the lanes of a warp hold. They find the mean first: then each value is subtracted once,
+// here and where the row's results are computed. Values have 16 bits, so that sums of equal ones are exact.
+struct HeldMoments {
+  static constexpr int kCount = kSteps * kElements * kGroupThreads;
+  static constexpr Real kScale = 0x1p-10f;  // sums overflow no sooner than those of one vector
+  Real mean = 0, deviations = 0;
+
+  // `sums`: of the thread's values, step by step. What is left of the sum corrects the mean: that of equal values is their value, to the bit. Beside a
+  // sum of Inf that is NaN, and left out.
+  __device__ __forceinline__ void find_mean(const Real (&sums)[kSteps]) {
+    Real own = sums[0] * kScale;
+#pragma unroll
+    for (int i = 1; i < kSteps; ++i) own = ::fmaf(sums[i], kScale, own);
+    const Real sum = sum_of_lanes<1, kGroupThreads>(own);
+    constexpr Real kShare = Real(1) / (Real(kCount) * kScale);
+    mean = sum * kShare;
+    if constexpr ((kCount & (kCount - 1)) != 0) {
+      const Real left = ::fmaf(-mean, Real(kCount) * kScale, sum);
+      mean = ::fmaf(::fmaxf(left, -0x1p+127f), kShare, mean);
+    }
+  }
+  template <int n>
+  __device__ __forceinline__ void add(const Real (&values)[n]) {
+    Real beyond = values[0] - mean;
+    Real squares = beyond * beyond;
+#pragma unroll
+    for (int i = 1; i < n; ++i) {
+      beyond = values[i] - mean;
+      squares = ::fmaf(beyond, beyond, squares);
+    }
+    deviations += squares;
+  }
+  template <int kFrom, int kTo>
+  __device__ __forceinline__ void merge_lanes() {
+    deviations = sum_of_lanes<kFrom, kTo>(deviations);
+  }
+  __device__ __forceinline__ Real average() const { return mean; }
+  __device__ __forceinline__ Real variance(Real correction) const {
+    const Real freedom = Real(kCount) - correction;
+    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
+  }
+};
+//@end
+
 //@section max_sumexp : masks, lanes, tree, maximum, infinity
 // The largest value, and the sum of exp(value - largest), in one pass: what was summed up is scaled when a larger value comes (Milakov and
 // Gimelshein 2018, "Online normalizer calculation for softmax").

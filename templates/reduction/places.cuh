@@ -187,8 +187,8 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 //@endif
   place.thread = thread / (kThreadsPerRun * kGroups) * kThreadsPerRun + thread % kThreadsPerRun;
 //@else
-//@if kThreads > kGroupThreads && !kHasCoordinates
-  // Without a sign a division takes 1 instruction, not 3. (Beside coordinates other code grows by as much.)
+//@if kThreads > kGroupThreads && (!kHasCoordinates || kEndsWithoutRow)
+  // Without a sign a division takes 1 instruction, not 3. (Beside coordinates other code mostly grows by as much.)
   place.group = static_cast<int>(threadIdx.x / kGroupThreads);
   place.thread = static_cast<int>(threadIdx.x % kGroupThreads);
 //@else
@@ -206,9 +206,14 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 //@else
   place.first = place.thread;
 //@endif
+//@if kEndsWithoutRow
+  place.row = block * kGroups + place.group;
+  place.exists = place.row < p.rows;
+//@else
   const Index row = block / kCluster * kGroups + place.group;
   place.exists = row < p.rows;
   place.row = place.exists ? row : 0;
+//@endif
   place.start = place.row * p.row_length;
 //@if kTensorAligned
   place.misalignment = place.start & (kElements - 1);
@@ -216,7 +221,11 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 //@if kHasCoordinates
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) place.at[d] = 0;
+//@if kEndsWithoutRow
+  split<0, kOuter>(place.row, p.space, place.at);
+//@else
   split<0, kOuter>(p.rows > 0 ? place.row : row, p.space, place.at);  // of no rows at all a result may still be made
+//@endif
 //@endif
   return place;
 }

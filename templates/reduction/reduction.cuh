@@ -72,8 +72,11 @@ __device__ __forceinline__ void accumulate_existing(const Params& p, const Unifo
 // One round: all loads before the first use.
 template <bool kFullVector, CacheHint kHint>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
+//@if kFindsRows
+  const IndexedRows indexed = find_indexed_rows(p, place);
+//@endif
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate_known<kFullVector>(p, place, chunk, step));
+  for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, /*@if kFindsRows*/indexed, /*@endif*/locate_known<kFullVector>(p, place, chunk, step));
 }
 
 template <bool kFullVector, class Stage>
@@ -96,7 +99,7 @@ __device__ __forceinline__ void write_round(const Params& p, const Uniforms& uni
 
 __device__ __forceinline__ void write_held(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                             const Row (&rows)[kRows], GridStage& grid, Shared&) {
-//@if kFull && kThreads > kGroupThreads
+//@if kFull && kThreads > kGroupThreads && !kEndsWithoutRow
   if (!row_is_written(place)) return;
 //@endif
 //@if kAllFull
@@ -200,6 +203,9 @@ template <class Stage>
 __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms, const Place& place, /*@if !kAllFull*/bool full_vectors, /*@endif*/Held (&held)[kSteps],
                                        Row (&rows)[kRows], GridStage& grid, Slots<Stage>& slots) {
   Stage stage[kRows];
+//@if kMeansFirst
+  Stage::find_means(stage, held);
+//@endif
 //@if kAllFull
   accumulate_round<true>(p, uniforms, place, 0, held, rows, stage, grid);
 //@else
@@ -239,6 +245,9 @@ __device__ __forceinline__ void reduce(const Params& p, const Uniforms& uniforms
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Uniforms uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/};
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
+//@if kEndsWithoutRow
+  if (!place.exists) return;
+//@endif
 //@if kCluster > 1
   cluster_begin();
 //@endif

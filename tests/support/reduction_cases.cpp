@@ -229,6 +229,20 @@ std::vector<Case> hard_row_cases() {
       }
     }
   }
+  // Of 16 bits in the registers of a warp, or of fewer lanes: the mean comes first.
+  for (const Build& body : {bodies[4], bodies[5]}) {
+    for (const int columns : {32, 256, 768}) {
+      for (const DType type : {DType::f16, DType::bf16}) {
+        for (const DType result : {type, DType::f32}) {
+          Case test = built({Operand::dense(type, {61, columns})}, body, {result, result, result});
+          test.fill = Fill::rows;
+          test.row_dims = 2;
+          test.data_seed = seed++;
+          cases.push_back(test);
+        }
+      }
+    }
+  }
   // No elements in a row, and no rows.
   const Build empty = [](Chain& c) {
     std::vector<int> results;

@@ -111,6 +111,11 @@ class PointwiseEmitter {
                        has_broken_vectors(kernel_));
     out += fmt::format("constexpr bool kByRow = {};  // no vector crosses into the next row\n", goes_by_row(kernel_));
     out += fmt::format("constexpr bool kByQuotients = {};\n", by_quotients());
+    out += fmt::format("constexpr bool kCountsElements = {};  // the numbers of tiles do\n",
+                       counts_tiles_in_elements(kernel_));
+    // Of several vectors the columns would take registers.
+    out += fmt::format("constexpr bool kHasColumn = {};  // positions say where in its row a vector begins\n",
+                       kernel_.steps == 1 && asks_column(program_, kernel_));
     out += fmt::format("constexpr bool kOneWay = {};  // vectors that are full are read as others are\n",
                        accesses_.has_one_way());
     out += fmt::format("constexpr bool kRolls = {};  // an operand is rolled\n", rolls(program_));
@@ -168,7 +173,7 @@ class PointwiseEmitter {
       // Linear ones first: nothing stands between the loads that bandwidth is spent on.
       (operand.access == Access::linear ? held.loads : gathers) += accesses_.load(i, indent);
     }
-    held.loads += gathers;
+    held.loads += addresses_of_bases(program_, kernel_, offset_at(program_, kernel_, "position.at"), indent) + gathers;
     return held;
   }
 
@@ -424,6 +429,9 @@ class PointwiseEmitter {
         : !goes_by_row(kernel_) && kernel_.steps == 1 && kernel_.wide_index
             ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)\n"
               "    run_step(p, uniforms, in_order(tile, p) * blockDim.x + threadIdx.x);\n"
+        : counts_tiles_in_elements(kernel_)
+            ? "  const Index first = in_order(static_cast<Index>(blockIdx.x), p);\n"
+              "  run_step(p, uniforms, first + static_cast<Index>(threadIdx.x) * kElements);\n"
         : !goes_by_row(kernel_) && kernel_.steps == 1
             ? "  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);\n"
               "  run_step(p, uniforms, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));\n"

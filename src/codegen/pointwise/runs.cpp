@@ -41,15 +41,39 @@ std::string row_exists(const ir::Program& program, const KernelClass& kernel, st
   return exists(program, input, offset, " & ", [&](int mask) { return !is_along_rows(kernel, mask); });
 }
 
+// Whether a mask says where its rows end.
+bool ends_with_rows(const ir::Program& program, const KernelClass& kernel, std::size_t input) {
+  const auto is_along = [&](int mask) { return is_along_rows(kernel, mask); };
+  return !program.bounds().empty() && std::ranges::any_of(program.bounds()[input].by, is_along);
+}
+
 // Whether what stands beside a run exists. Along rows that is asked of the vector: all but the first have something
 // before them, and all but the last something behind, where a mask says so at all.
 std::string beside_exists(const ir::Program& program, const KernelClass& kernel, const BesideRun& beside,
                           const OffsetText& offset) {
   const auto input = static_cast<std::size_t>(beside.input);
   const std::string row = row_exists(program, kernel, input, offset);
-  const auto is_along = [&](int mask) { return is_along_rows(kernel, mask); };
-  if (program.bounds().empty() || std::ranges::none_of(program.bounds()[input].by, is_along)) return row;
+  if (!ends_with_rows(program, kernel, input)) return row;
   return (row.empty() ? "" : row + " & ") + (beside.at < 0 ? "!is_first(position, p)" : "!is_last(position, p)");
+}
+
+// Whether another run's address is a distance from this one's.
+bool is_base(const KernelClass& kernel, std::size_t reader) {
+  const auto has_it = [&](const plan::OperandPlan& other) {
+    return other.access == plan::Access::run && other.run->base == static_cast<int>(reader) &&
+           other.run->reader != other.run->base;
+  };
+  return std::ranges::any_of(kernel.inputs, has_it);
+}
+
+// Where a vector's run begins.
+std::string address_of_run(const ir::Program& program, const KernelClass& kernel, std::size_t reader,
+                           const OffsetText& offset, std::string_view indent) {
+  const auto base = static_cast<std::size_t>(kernel.inputs[reader].run->base);
+  const std::string name = input_name(program, reader);
+  const std::string at = base == reader ? fmt::format("p.{} + ({})", name, existing_offset(program, reader, offset))
+                                        : fmt::format("from_{} + p.distance_{}", input_name(program, base), name);
+  return fmt::format("{}const {}* const from_{} = {};\n", indent, storage_type(kernel.inputs[reader].dtype), name, at);
 }
 
 }  // namespace
@@ -58,6 +82,26 @@ void require_run(const ir::Program& program, const KernelClass& kernel, std::siz
   const bool may_lack = !row_exists(program, kernel, reader, offset_at(program, kernel, "")).empty();
   prelude.require(may_lack ? "load_run_if" : "load_run");
   if (!beside_run(kernel, reader).empty()) prelude.require("beside");
+}
+
+bool asks_column(const ir::Program& program, const KernelClass& kernel) {
+  for (std::size_t reader = 0; reader < kernel.inputs.size(); ++reader) {
+    if (kernel.inputs[reader].access != plan::Access::run) continue;
+    const auto asks = [&](const BesideRun& one) {
+      return ends_with_rows(program, kernel, static_cast<std::size_t>(one.input));
+    };
+    if (std::ranges::any_of(beside_run(kernel, reader), asks)) return true;
+  }
+  return false;
+}
+
+std::string addresses_of_bases(const ir::Program& program, const KernelClass& kernel, const OffsetText& offset,
+                               std::string_view indent) {
+  std::string out;
+  for (std::size_t base = 0; base < kernel.inputs.size(); ++base) {
+    if (is_base(kernel, base)) out += address_of_run(program, kernel, base, offset, indent);
+  }
+  return out;
 }
 
 std::string held_run(const ir::Program& program, const KernelClass& kernel, std::size_t reader) {
@@ -74,8 +118,7 @@ std::string load_run(const ir::Program& program, const KernelClass& kernel, std:
   const plan::OperandPlan& operand = kernel.inputs[reader];
   const std::string name = input_name(program, reader);
   const std::string run_exists = row_exists(program, kernel, reader, offset);
-  std::string out = fmt::format("{0}const {1}* const from_{2} = p.{2} + ({3});\n", indent, storage_type(operand.dtype),
-                                name, existing_offset(program, reader, offset));
+  std::string out = is_base(kernel, reader) ? "" : address_of_run(program, kernel, reader, offset, indent);
   out += fmt::format("{}load_run{}<{}>(run_{}, from_{}{});\n", indent, run_exists.empty() ? "" : "_if", operand.width,
                      name, name, run_exists.empty() ? "" : ", " + run_exists);
   const auto beside = beside_run(kernel, reader);

@@ -13,6 +13,11 @@ namespace epifuse::codegen {
 void require_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader, Prelude& prelude);
 /// The variables that hold a run of a vector, and what of its views stands beside it.
 std::string held_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader);
+/// Whether some run asks where in its row a vector begins.
+bool asks_column(const ir::Program& program, const plan::KernelClass& kernel);
+/// Where runs of a vector begin from which others are a distance away. These statements come first.
+std::string addresses_of_bases(const ir::Program& program, const plan::KernelClass& kernel, const OffsetText& offset,
+                               std::string_view indent);
 /// The statements that read them. `offset` is of the vector's first element.
 std::string load_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader,
                      const OffsetText& offset, std::string_view indent);

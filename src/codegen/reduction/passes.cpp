@@ -107,6 +107,11 @@ bool ReductionPasses::is_vector_of_rows(const OperandPlan& operand) const {
 std::string ReductionPasses::access(std::string_view way, const OperandPlan& operand, std::string_view packet,
                                     const std::string& name, std::string_view position, const std::string& base) {
   const bool is_gathered = operand.access == Access::gathered;
+  if (is_gathered && finds_row(index_of(operand))) {
+    prelude_.require("read_of_row");
+    return fmt::format("read_of_row<{}>({}, indexed.{}, {}, {});\n", operand.width, packet, name,
+                       offset_at(fmt::format("{}.at", position))(name), codegen::out_of_range(operand));
+  }
   if (is_gathered && operand.width > 1) {
     prelude_.require("read_gathered");
     const std::size_t i = index_of(operand);
@@ -149,6 +154,11 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
   const bool constant = way == "read" && !hinted && operand.read_only;
   reads_constants_ = reads_constants_ || constant;
   const char* const hint = hinted ? ", kHint" : constant ? ", CacheHint::read_only" : "";
+  if (operand.access == Access::contiguous && operand.moves != 0) {
+    prelude_.require("packet");
+    return fmt::format("load_words<{}{}>({}, p.{} + {});\n", operand.width, *hint == '\0' ? ", CacheHint::none" : hint,
+                       packet, name, offset_at(fmt::format("{}.at", position))(name));
+  }
   const std::string width = streamed    ? fmt::format("<{}{}>", operand.width, hint)
                             : is_random ? fmt::format("<{}>", operand.width)
                             : constant  ? "<CacheHint::read_only>"
@@ -202,6 +212,43 @@ bool ReductionPasses::has_common() const {
     if (is_common(i)) return true;
   }
   return false;
+}
+
+// Values of 16 bits: sums of as many as lanes hold are exact, or nearly. (Kernels of 8 bits spilled more.)
+bool ReductionPasses::finds_means_first() const {
+  if (!reduction_.holds_full_rows() || reduction_.threads.group > 32 || reduction_.cluster() > 1 || kernel_.f64)
+    return false;
+  const auto& accumulators = reduction_.structure.accumulators;
+  const auto is_of_moments = [](const Accumulator& a) { return a.kind == AccumulatorKind::moments; };
+  return std::ranges::any_of(accumulators, is_of_moments) &&
+         std::ranges::all_of(accumulators, [&](const Accumulator& a) {
+           const Node& argument = program_.node(chain_.unshaped(a.argument));
+           if (!is_of_moments(a)) return true;
+           if (!ir::is_operand(argument.op)) return false;
+           const auto input = static_cast<std::size_t>(argument.ordinal);
+           return reduction_.residency.held[input] && is_floating(kernel_.inputs[input].dtype) &&
+                  size_of(kernel_.inputs[input].dtype) == 2;
+         });
+}
+
+std::string ReductionPasses::find_means(int stage) const {
+  std::string body;
+  for (const std::size_t i : accumulators_of(stage - 1)) {
+    const Accumulator& a = reduction_.structure.accumulators[i];
+    if (a.kind != AccumulatorKind::moments) continue;
+    const auto input = static_cast<std::size_t>(program_.node(chain_.unshaped(a.argument)).ordinal);
+    body += fmt::format(
+        "    Real sums_{0}[kSteps];\n#pragma unroll\n    for (int step = 0; step < kSteps; ++step) {{\n"
+        "      Real values[kElements];\n#pragma unroll\n"
+        "      for (int e = 0; e < kElements; ++e) values[e] = held[step].{1}.template real<Real>(e);\n"
+        "      sums_{0}[step] = tree_sum(values);\n    }}\n    stage[0].a{0}.find_mean(sums_{0});\n",
+        i, input_name(program_, input));
+  }
+  const bool any = !body.empty();
+  return fmt::format(
+      "  __device__ __forceinline__ static void find_means(Stage{} (&{})[kRows], const Held (&{})[kSteps]) {{\n{}  "
+      "}}\n",
+      stage, any ? "stage" : "", any ? "held" : "", body);
 }
 
 bool ReductionPasses::is_saved(Value value) const {
@@ -271,11 +318,45 @@ std::vector<std::size_t> ReductionPasses::inputs_of(int pass) const {
 
 // ---- what a thread holds
 
+bool ReductionPasses::finds_row(std::size_t input) const {
+  const OperandPlan& operand = kernel_.inputs[input];
+  if (operand.access != Access::gathered || operand.width == 1 || !reduction_.residency.held[input] ||
+      !reduction_.holds_full_rows())
+    return false;
+  const ir::Bounds& bounds = program_.bounds()[input];
+  return bounds.by.empty() && bounds.wraps.empty() && std::ranges::all_of(bounds.gathers, [&](const auto& gather) {
+           return kernel_.inputs[static_cast<std::size_t>(gather.index)].per_row;
+         });
+}
+bool ReductionPasses::finds_rows() const {
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (finds_row(i)) return true;
+  }
+  return false;
+}
+
+std::string ReductionPasses::indexed_rows() const {
+  std::string members;
+  std::string rows;
+  for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+    if (!finds_row(i)) continue;
+    const std::string name = input_name(program_, i);
+    members += fmt::format("  const {}* {};\n", storage_type(kernel_.inputs[i].dtype), name);
+    rows += fmt::format("  indexed.{} = {};\n", name, row_of(program_, i, offset_at("place.at")));
+  }
+  return fmt::format(
+      "// Where the rows begin that indices name; null where an index is out of range.\nstruct IndexedRows {{\n{}}};\n"
+      "__device__ __forceinline__ IndexedRows find_indexed_rows(const Params& p, const Place& place) {{\n"
+      "  IndexedRows indexed;\n{}  return indexed;\n}}\n\n",
+      members, rows);
+}
+
 std::string ReductionPasses::held_in_registers(std::string_view of_columns) {
   std::string members;
   std::string loads;
   std::string uses;
   prelude_.require("packet");
+  const std::string rows = finds_rows() ? indexed_rows() : "";
   for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
     if (!reduction_.residency.held[i]) continue;
     const std::string name = input_name(program_, i);
@@ -300,14 +381,16 @@ std::string ReductionPasses::held_in_registers(std::string_view of_columns) {
         "{{\n{}  }}\n",
         common);
   const bool any = !loads.empty();
-  return fmt::format(
-      "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n{}"
-      "  template <CacheHint kHint, class At>\n  __device__ __forceinline__ void load(const Params&{}, const At&{}) "
-      "{{\n{} "
-      " "
-      "}}\n"
-      "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
-      members, common, any ? " p" : "", any ? " position" : "", loads, uses);
+  return rows + fmt::format(
+                    "// What a thread holds of one step from pass to pass.\nstruct alignas(16) Held {{\n{}\n{}"
+                    "  template <CacheHint kHint, class At>\n  __device__ __forceinline__ void load(const Params&{},{} "
+                    "const At&{}) "
+                    "{{\n{} "
+                    " "
+                    "}}\n"
+                    "  __device__ __forceinline__ void forget_uses() {{\n{}  }}\n}};\n\n",
+                    members, common, any ? " p" : "", finds_rows() ? " const IndexedRows& indexed," : "",
+                    any ? " position" : "", loads, uses);
 }
 
 std::string ReductionPasses::held_vector_struct() {

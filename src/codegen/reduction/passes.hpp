@@ -66,6 +66,16 @@ class ReductionPasses {
   std::string access(std::string_view way, const plan::OperandPlan& operand, std::string_view packet,
                      const std::string& name, std::string_view position, const std::string& base = "");
 
+  /// Whether indices name a row of a held operand for all of its vectors; so of one input. Then the struct IndexedRows
+  /// has where these rows begin.
+  bool finds_rows() const;
+  bool finds_row(std::size_t input) const;
+  std::string indexed_rows() const;
+  /// Whether lanes find the means of a row before they take what deviates from them.
+  bool finds_means_first() const;
+  /// The function find_means of a stage's accumulators.
+  std::string find_means(int stage) const;
+
   /// The struct Held: what a thread holds of one step. `of_columns`: the member that holds column sums.
   std::string held_in_registers(std::string_view of_columns);
   std::string held_in_shared_memory();

@@ -147,6 +147,10 @@ class ReductionEmitter {
   bool knows_full_vectors() const {
     return has_full_vectors_alone() && !has_segments() && !reduction_.layout.tensor_aligned;
   }
+  // Kernels of 8 bits, whose vectors have 16 elements, spilled more (measured).
+  bool ends_without_row() const {
+    return reduction_.holds_full_rows_of_warps() && kernel_.elements <= 8 && kernel_.threads > reduction_.threads.group;
+  }
   // Of those that move a vector in one access.
   template <class Condition>
   bool any_operand(const Condition& condition) const {
@@ -232,6 +236,9 @@ class ReductionEmitter {
     add("kMasked", masks_values(), "some values that accumulators are given need not exist");
     add("kDouble", kernel_.f64, "Real is double");
     add("kMovesFull", moves_full_vectors_alone(), "no other vector is loaded or written");
+    add("kEndsWithoutRow", ends_without_row(), "a warp that has no row ends at once");
+    add("kFindsRows", passes_.finds_rows(), "indices name rows of operands that are held");
+    add("kMeansFirst", passes_.finds_means_first(), "lanes find a row's mean before they take what deviates from it");
     add("kHasHoisted", passes_.hoists(), "loop-invariant operands of the last pass");
     add("kHasRowResults", has_row_results(), "results of one element per row");
     add("kHasGrid", has_grid_reduction(), "grid reductions");

@@ -58,7 +58,7 @@ void ReductionStages::require_accumulators(Prelude& prelude) const {
   for (const Accumulator& accumulator : reduction_.structure.accumulators) {
     if (accumulator.kind == AccumulatorKind::max_sumexp) prelude.require(is_cheap ? "fast_exp_below" : "exp_below");
     if (accumulator.kind == AccumulatorKind::moments) prelude.require(is_cheap ? "fast_over_count" : "over_count");
-    prelude.require(text_of(accumulator.kind).section);
+    prelude.require(is_mean_first(accumulator) ? "held_moments" : text_of(accumulator.kind).section);
   }
   if (passes_.held_accumulator() >= 0) prelude.require("held_sumexp");
 }
@@ -195,6 +195,10 @@ std::string ReductionStages::result_of(const Node& node, const NodeRole& role, s
   return codegen::result_of(program_, reduction_, chain_, node, role, set);
 }
 
+bool ReductionStages::is_mean_first(const Accumulator& accumulator) const {
+  return accumulator.kind == AccumulatorKind::moments && passes_.finds_means_first();
+}
+
 bool ReductionStages::holds_exponentials(std::size_t accumulator) const {
   return static_cast<int>(accumulator) == passes_.held_accumulator();
 }
@@ -207,9 +211,12 @@ std::string ReductionStages::accumulator_struct(const std::string& name,
   std::string lanes;
   for (const std::size_t i : accumulators) {
     const Accumulator& a = reduction_.structure.accumulators[i];
-    members += fmt::format("  {} a{};  // of {}\n", holds_exponentials(i) ? "HeldSumExp" : text_of(a.kind).type, i,
-                           chain_.reference(a.argument));
-    merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
+    members += fmt::format("  {} a{};  // of {}\n",
+                           holds_exponentials(i) ? "HeldSumExp"
+                           : is_mean_first(a)    ? "HeldMoments"
+                                                 : text_of(a.kind).type,
+                           i, chain_.reference(a.argument));
+    if (!is_mean_first(a)) merges += fmt::format("    a{0}.merge(other.a{0});\n", i);
     lanes += fmt::format("    a{}.template merge_lanes<kFrom, kTo>();\n", i);
   }
   return fmt::format(
@@ -243,6 +250,7 @@ std::string ReductionStages::stage_struct(int stage) {
   out += accumulator_struct(fmt::format("Stage{}", stage), accumulators);
   out += fmt::format("  static constexpr bool kGathers = {};\n", passes_.gathers_in(stage - 1));
   out += recenter(accumulators);
+  if (passes_.finds_means_first()) out += passes_.find_means(stage);
   out += accumulate(stage, accumulators);
   out += exponentials(stage);
   const std::string known =
@@ -300,8 +308,8 @@ std::string ReductionStages::exponentials(int stage) const {
 std::string ReductionStages::recenter(const std::vector<std::size_t>& accumulators) const {
   std::string recenters;
   for (const std::size_t i : accumulators) {
-    if (reduction_.structure.accumulators[i].kind == AccumulatorKind::moments)
-      recenters += fmt::format("a{}.recenter(); ", i);
+    const Accumulator& a = reduction_.structure.accumulators[i];
+    if (a.kind == AccumulatorKind::moments && !is_mean_first(a)) recenters += fmt::format("a{}.recenter(); ", i);
   }
   return fmt::format("  __device__ __forceinline__ void recenter() {{ {}}}\n", recenters);
 }

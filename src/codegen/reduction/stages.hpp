@@ -55,6 +55,7 @@ class ReductionStages {
   bool is_result_vector_of_rows(std::size_t output) const;
   std::string row_operations(int stage);
   bool holds_exponentials(std::size_t accumulator) const;
+  bool is_mean_first(const plan::Accumulator& accumulator) const;
   std::string accumulator_struct(const std::string& name, const std::vector<std::size_t>& accumulators) const;
   std::string exponentials(int stage) const;
   std::string accumulate(int stage, const std::vector<std::size_t>& accumulators);

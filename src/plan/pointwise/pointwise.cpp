@@ -430,6 +430,7 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
     kernel.body = PointwiseClass{Flat{.divisible_rows = true, .by_quotients = by_quotients}};
     find_aligned(kernel, space);
     if (reads_views(program)) {
+      find_bases(kernel, space, program);
       find_moves(kernel, space, by_quotients);
       drop_masks_of_runs(kernel, program);
     }

@@ -51,6 +51,10 @@ inline bool reads_views(const ir::Program& program) { return !program.viewed().e
 /// Of vectors of so many elements: views of one tensor that a run of memory serves are accessed so, the others as they
 /// were. Rows must be multiples of vectors.
 void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements);
+/// Where some rows of a run do not exist, its address is that of a run of the same tensor of which all do, and a number
+/// of elements: of both a vector then has one offset. Where masks are values of the chain it is not: compilers make
+/// longer code of their tests then. Nor where a thread has several vectors, which would take more registers.
+void find_bases(KernelClass& kernel, const Space& space, const ir::Program& program);
 /// Along which dimensions operands move, of kernels that go by coordinates or by quotients.
 void find_moves(KernelClass& kernel, const Space& space, bool by_quotients);
 /// Masks that only say where rows end, for views whose runs end there: nothing asks them.

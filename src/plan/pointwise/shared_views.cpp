@@ -194,6 +194,10 @@ class Runs {
 
 }  // namespace
 
+std::int64_t elements_between(const StridedOperand& base, const StridedOperand& strided) {
+  return (address_of_first(strided) - address_of_first(base)) / static_cast<std::int64_t>(size_of(strided.dtype));
+}
+
 void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements) {
   if (!reads_views(program) || space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
   const Runs runs(kernel, space, program);
@@ -206,17 +210,37 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
     for (const auto& [input, first] : members) {
       kernel.inputs[input].access = input == reader ? Access::run : Access::of_run;
       kernel.inputs[input].width = input == reader ? width : 1;
-      kernel.inputs[input].run = RunOfViews{static_cast<int>(reader), step, first};
+      kernel.inputs[input].run = RunOfViews{static_cast<int>(reader), step, first, static_cast<int>(reader)};
     }
+  }
+}
+
+void find_bases(KernelClass& kernel, const Space& space, const ir::Program& program) {
+  const auto is_value_of_mask = [](const OperandPlan& input) { return input.access == Access::inside; };
+  if (kernel.steps > 1 || std::ranges::any_of(kernel.inputs, is_value_of_mask)) return;
+  const auto is_run = [&](std::size_t i) { return kernel.inputs[i].access == Access::run; };
+  const auto has_base = [&](std::size_t i, std::size_t base) {
+    return is_run(base) && !space.inputs[base].bounded && space.inputs[base].dtype == space.inputs[i].dtype &&
+           program.viewed()[base].tensor == program.viewed()[i].tensor &&
+           have_equal_strides(space.inputs[base], space.inputs[i], space);
+  };
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    if (!is_run(i) || !space.inputs[i].bounded) continue;
+    for (std::size_t base = 0; base < kernel.inputs.size() && kernel.inputs[i].run->base == static_cast<int>(i); ++base)
+      if (has_base(i, base)) kernel.inputs[i].run->base = static_cast<int>(base);
   }
 }
 
 void find_moves(KernelClass& kernel, const Space& space, bool by_quotients) {
   const auto find = [&](OperandPlan& operand, const StridedOperand& strided) {
     if (!operand.is_gathered() || operand.access == Access::of_run) return;
-    operand.moves = moves_of(space, [&](int d) {
+    const auto stride = [&](int d) {
       return by_quotients ? stride_of_quotient(strided, space, d) : strided.strides[static_cast<std::size_t>(d)];
-    });
+    };
+    operand.moves = moves_of(space, stride);
+    if (operand.access != Access::inside && operand.access != Access::bound) return;
+    const int last = std::bit_width(static_cast<unsigned>(operand.moves & (OperandPlan::kKnown - 1))) - 1;
+    operand.unit_step = kernel.steps == 1 && last >= 0 && stride(last) == 1;
   };
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) find(kernel.inputs[i], space.inputs[i]);
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) find(kernel.outputs[i], space.outputs[i]);
