@@ -197,6 +197,8 @@ class Cluster {
   unsigned rank() const { return current_->block; }
   /// Of this cluster among all that have run here, from 1.
   unsigned long long number() const { return number_; }
+  /// Of threads at barriers and exchanges, so far: who only waits can see that others go on.
+  unsigned long long arrivals() const { return arrivals_; }
 
   /// Shared memory of the running block, made when its first thread asks. Of its exact size, for the address sanitizer.
   void* shared(std::size_t bytes, std::size_t alignment) {
@@ -270,6 +272,7 @@ class Cluster {
       fail("threads of one group wait at different places: %s and %s", barrier.kind, kind);
     }
     barrier.kind = kind;
+    ++arrivals_;
     if (++barrier.arrived < barrier.expected) return;
     barrier.arrived = 0;
     ++barrier.phase;
@@ -360,7 +363,7 @@ class Cluster {
   std::size_t count_ = 0;
   unsigned unfinished_ = 0;
   unsigned first_block_ = 0;
-  unsigned long long number_ = 0;
+  unsigned long long number_ = 0, arrivals_ = 0;
   void (*body_)(const void*) = nullptr;
   const void* argument_ = nullptr;
   char error_[200] = "";

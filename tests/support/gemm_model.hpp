@@ -55,6 +55,10 @@ class Asynchronous {
   }
   bool has_passed(unsigned barrier, unsigned parity) {
     if (find(cluster.rank(), barrier).phase != parity) return true;
+    if (cluster.arrivals() != arrivals_) {
+      arrivals_ = cluster.arrivals();
+      idle_ = 0;
+    }
     if (++idle_ > kPatience) {
       idle_ = 0;
       if (!copies_.empty()) {
@@ -198,7 +202,8 @@ class Asynchronous {
     std::map<unsigned, std::vector<std::size_t>> by_thread;
     std::map<unsigned, Products> products;
   };
-  static constexpr int kPatience = 4000;  // looks at barriers, by all threads, without anything that happens
+  // Looks at barriers, by all threads, without anything that happens: more than a cluster of four blocks has threads.
+  static constexpr int kPatience = 2000;
 
   Block& block() { return blocks_[cluster.rank()]; }
   std::deque<Product>* products_of() { return &block().products[cluster.thread()].under_way; }
@@ -317,6 +322,7 @@ class Asynchronous {
 
   unsigned long long of_cluster_ = 0;  // that this is all of
   int idle_ = 0;
+  unsigned long long arrivals_ = 0;  // when it was last looked
   std::map<unsigned, Block> blocks_;  // by rank
   std::deque<Copy> copies_;
   std::vector<Store> stores_;
