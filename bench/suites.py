@@ -267,7 +267,6 @@ SUITES = {
             "CONVOLUTIONS",
             {"h100": "docs/internals/plan/gemm.md"},
             minutes=12,
-            recorded=False,
         ),
         Suite(
             "examples",

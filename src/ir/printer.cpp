@@ -242,9 +242,11 @@ class Printer {
 
   std::string call(const Node& node) {
     auto count = static_cast<std::size_t>(node.arity());
+    // A truth value is none: who reads the text makes a number of what is left out.
     const auto is_default = [&](std::size_t i) {
       const Node& arg = program_.node(node.args[i]);
-      return arg.op == Op::constant && row(node.op).parameters[i].default_value == arg.constant;
+      return arg.op == Op::constant && category_of(arg.dtype) != Category::truth &&
+             row(node.op).parameters[i].default_value == arg.constant;
     };
     while (is_elementwise(node.op) && count > 1 && is_default(count - 1)) --count;
     std::vector<std::string> items;
