@@ -33,8 +33,8 @@ std::optional<AskedBlocks> asked_blocks(const std::string& source) {
   return asked;
 }
 
-// Of few blocks each one lost counts: a kernel of 256 threads that spilled 116 bytes under a bound of three blocks spills
-// none under one of two.
+// Of few blocks each one lost counts: a kernel of 256 threads that spilled 116 bytes under a bound of three blocks
+// spills none under one of two.
 int fewer(int blocks) {
   constexpr int kFew = 4;
   return blocks <= kFew ? blocks - 1 : blocks / 2;

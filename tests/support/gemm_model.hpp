@@ -322,7 +322,7 @@ class Asynchronous {
 
   unsigned long long of_cluster_ = 0;  // that this is all of
   int idle_ = 0;
-  unsigned long long arrivals_ = 0;  // when it was last looked
+  unsigned long long arrivals_ = 0;   // when it was last looked
   std::map<unsigned, Block> blocks_;  // by rank
   std::deque<Copy> copies_;
   std::vector<Store> stores_;
@@ -346,6 +346,10 @@ inline void check_banks() {
     if (seen != 0xff) cluster.fail("two rows of a matrix that a warp loads stand in the same banks");
   }
 }
+
+/// What is .aligned finds all lanes of a warp at one place. Else the first lane could release a stage whose products
+/// another one has still to compute.
+inline void meet_warp(const char* what) { cluster.wait(cluster.warp().barrier, what); }
 
 template <class Map>
 const HostMap& host_map(const Map& map) {
@@ -457,11 +461,12 @@ inline unsigned long long describe_matrix(unsigned address, int leading, int str
   return (address & 0x3ffffu) >> 4 | static_cast<unsigned long long>(leading >> 4) << 16 |
          static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
 }
-inline void begin_products() {}
+inline void begin_products() { epifuse::shim::meet_warp("wgmma.fence"); }
 inline void commit_products() { epifuse::shim::asynchronous.commit(); }
 template <int kLeft>
 void wait_products() {
   epifuse::shim::asynchronous.wait_products(kLeft);
+  epifuse::shim::meet_warp("wgmma.wait_group");
 }
 template <class Sum, int kCount>
 void begin_sums(Sum (&sums)[kCount]) {
