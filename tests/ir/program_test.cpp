@@ -278,6 +278,12 @@ TEST(Program, ConstantsThatAreFoldedDoNotCount) {
   EXPECT_EQ(ir::parse(ir::print(program), {}).fingerprint(), program.fingerprint());
 }
 
+// 'true' equals the default of beta, 1, and is no number.
+TEST(Text, HasTruthValuesThatEqualADefault) {
+  const ir::Program program = ir::parse("softplus(true or x, true) * y", {});
+  EXPECT_EQ(ir::print_ssa(ir::parse(ir::print(program), {})), ir::print_ssa(program)) << ir::print(program);
+}
+
 TEST(Program, SizesThatTextCannotHoldAreRefused) {
   const Expr x = input("x");
   EXPECT_NO_THROW(Epilogue{unflatten(x, 0, {ir::kMaxSize, -1})});
