@@ -21,15 +21,16 @@ constexpr Types kTypes[] = {{DType::bf16, DType::bf16, DType::bf16},
                             {DType::bf16, DType::f32, DType::f32},
                             {DType::f8e4m3, DType::bf16, DType::bf16}};
 
-// Channels of the result, and images, for which each tile is chosen.
+// Channels of both sides, and images, for which each tile is chosen.
 struct Shape {
   std::int64_t images, filters;
   const char* tile;
+  std::int64_t channels = 1024;
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.tile; }
 constexpr Shape kShapes[] = {{66, 256, "128 x 256, shared"},
                              {66, 192, "128 x 192, warp groups take turns"},
-                             {132, 128, "128 x 128, warp groups take turns"},
+                             {528, 128, "128 x 128, warp groups take turns", 128},
                              {1, 8448, "128 x 128, shared"}};
 
 // x are images, w filters, b has a value for each channel, r and s for each element.
@@ -45,7 +46,6 @@ class ConvolutionCode : public testing::TestWithParam<std::tuple<Shape, std::str
 TEST_P(ConvolutionCode, HasNoSpill) {
   const auto& [shape, chain] = GetParam();
   constexpr std::int64_t kPixels = 16;
-  constexpr std::int64_t kChannels = 1024;
   for (const Types& types : kTypes) {
     const Epilogue tail = test::as_written(chain);
     const auto tensor = [](DType type, const Dims& extents) {
@@ -54,8 +54,8 @@ TEST_P(ConvolutionCode, HasNoSpill) {
     const OutputView out = tensor(types.result, {shape.images, shape.filters, kPixels, kPixels});
     std::vector<TensorView> inputs;
     for (const std::string& name : tail.inputs()) {
-      inputs.push_back(name == "x"   ? tensor(types.factor, {shape.images, kChannels, kPixels, kPixels})
-                       : name == "w" ? tensor(types.factor, {shape.filters, kChannels, 3, 3})
+      inputs.push_back(name == "x"   ? tensor(types.factor, {shape.images, shape.channels, kPixels, kPixels})
+                       : name == "w" ? tensor(types.factor, {shape.filters, shape.channels, 3, 3})
                        : name == "b" ? TensorView(nullptr, types.operand, {shape.filters})
                                      : tensor(types.operand, out.shape));
     }
