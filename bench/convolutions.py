@@ -13,9 +13,7 @@ runs this, with what it needs.
 import dataclasses
 import functools
 import sys
-import zlib
 
-import gpu_timing
 import package_cases
 import products
 from gpu_timing import Torch, torch_dtype, wait
@@ -139,19 +137,15 @@ def worst_difference(case, dtype, found, operands, is_one_kernel):
 
 
 def run_case(item, options):
-    import epifuse
-
     case, dtype = item
-    torch.manual_seed(zlib.crc32(case.name.encode()))
-    tail = epifuse.compile(case.text(dtype))
-    sets = package_cases.operand_sets(case, dtype)
+    tail, sets = package_cases.prepared(case, dtype)
     (first,) = sets[0]
     found = tail(**{name: first[name] for name in tail.inputs})
     wait("EpiFuse's kernel")
     plan = plan_of(case, dtype)
     error = worst_difference(case, dtype, found, first, plan.schedule == "gemm")
     del found
-    gpu_timing.torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
     known = {"error_in_tolerances": error, "plan": package_cases.line_of_product(plan), "flops": case.flops()}
     contestants = contestants_of(case, tail, sets, options)
     return record_of(item) | known | package_cases.timed_beside_product(contestants, len(sets), LAUNCHES * len(sets), options.seconds, {})

@@ -26,7 +26,6 @@ class Result:
     table: str | None = None  # MODULE:NAME of its markdown.Table
     pages: dict = dataclasses.field(default_factory=dict)  # device -> the page that holds its table
     picture: str | None = None  # with {device} in its name
-    recorded: bool = True  # False until the first record is committed: the pages have its table's place
 
     def files(self):
         return [f"{self.name}-{suffix}.json" for suffix in self.variants + self.devices] or [f"{self.name}.json"]
@@ -182,9 +181,9 @@ def counted_suite(name, what, minutes, table, page):
     return Suite(name, what, minutes, counted(name), targets=("epifuse_tool",), files=("tools/epifuse",), results=(result,))
 
 
-def package_suite(name, what, table, pages, minutes=8, recorded=True):
+def package_suite(name, what, table, pages, minutes=8):
     """One that times the Python package on a GPU; package_cases.py says how, and table_package.py has its table. A record for each device of `pages`."""
-    result = Result(name, devices=tuple(pages), table=f"table_package:{table}", pages=pages, recorded=recorded)
+    result = Result(name, devices=tuple(pages), table=f"table_package:{table}", pages=pages)
     return Suite(
         name,
         what,

@@ -231,18 +231,23 @@ def test_compiled_models_host_chains_in_products_when_asked(producers):
     assert not report.left
 
 
-def test_compiled_models_train_with_hosted_products():
-    torch.manual_seed(5)
-    model, x = Block().bfloat16(), torch.randn(4, 32, 64).bfloat16()
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="epifuse", options={"gemm": True})
-    gradients, weight = [], torch.randn(4, 32, 64)
+def check_gradients(compiled, model, x, weight):
+    """Of the parameters, of a weighted sum: those of the compiled model are those of the model."""
+    gradients = []
     for run in (compiled, model):
         model.zero_grad()
         (run(x).float() * weight).sum().backward()
         gradients.append([one.grad.float().clone() for one in model.parameters()])
     for made, expected in zip(*gradients):
         assert (made - expected).abs().max() <= 0.05 * (1 + expected.abs().max())
+
+
+def test_compiled_models_train_with_hosted_products():
+    torch.manual_seed(5)
+    model, x = Block().bfloat16(), torch.randn(4, 32, 64).bfloat16()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="epifuse", options={"gemm": True})
+    check_gradients(compiled, model, x, torch.randn(4, 32, 64))
 
 
 class Residual(torch.nn.Module):
@@ -312,12 +317,6 @@ def test_compiled_models_train_with_hosted_convolutions(producers):
     x = torch.randn(2, 64, 12, 12).bfloat16().to(memory_format=torch.channels_last)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="epifuse", options={"gemm": True, "producers": producers})
-    gradients, weight = [], torch.randn(2, 128, 8, 8)
-    for run in (compiled, model):
-        model.zero_grad()
-        (run(x).float() * weight).sum().backward()
-        gradients.append([one.grad.float().clone() for one in model.parameters()])
-    for made, expected in zip(*gradients):
-        assert (made - expected).abs().max() <= 0.05 * (1 + expected.abs().max())
+    check_gradients(compiled, model, x, torch.randn(2, 128, 8, 8))
     forward = next(one for one in reversed(_torch_backend.REPORTS) if one.phase == "forward")
     assert sum("conv2d" in text for text in forward.kernels) == 2

@@ -445,7 +445,7 @@ class GemmPlanner {
     plan.gemm_class = *chosen;
     if (const WarpGroupTile* const tile = chosen->warp_group_tile()) {
       const int elements = tile->blocks * chosen->chain_columns() / 2;  // of a thread
-      plan.gemm_class.unrolls = elements * (instructions + kHostedInstructions) <= kMostUnrolled;
+      plan.gemm_class.unrolls = elements * (instructions + kHostedStoreInstructions) <= kMostUnrolled;
     }
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
@@ -511,7 +511,6 @@ class GemmPlanner {
   // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
   // multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes.
   static constexpr int kMostUnrolled = 6144;
-  static constexpr int kHostedInstructions = 6;     // for each element beside the chain's own
   static constexpr std::int64_t kReducedRows = 64;  // of a column: those that a warp group has at a time
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 

@@ -40,8 +40,7 @@ std::int64_t most_shared_bytes(const Machine& machine, int blocks) {
 
 // Of the chain, that a warp group of a block has of one tile.
 int subtiles_of_block(const GemmClass& made, const WarpGroupTile& tile) {
-  const int columns = tile.columns / made.count(GemmRole::product) / tile.split;
-  return tile.blocks * columns / WarpGroupTile::kSubtileColumns;
+  return tile.blocks * made.chain_columns() / WarpGroupTile::kSubtileColumns;
 }
 
 // A group of columns is reduced with the operands of all its sub-tiles in slots, and the last sub-tile's store has one.
@@ -92,22 +91,20 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
   return std::nullopt;
 }
 
-// Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one
+// Of `made` with this tile. Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one
 // block. A warp group whose turn it is would wait for the sums that are taken out of each stage, and the other would
 // not fill the gap.
 bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWork& work, const Machine& machine) {
   constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
-  const int columns = tile.columns / made.count(GemmRole::product) / tile.split;
+  const int columns = made.chain_columns();
   if (tile.takes_turns && made.promotes()) return false;
   if (made.right_transposed && tile.columns / tile.cluster % kTransposedBox != 0) return false;
   if (columns % WarpGroupTile::kSubtileColumns != 0) return false;
   if (made.group_columns() != 0 && columns % made.group_columns() != 0) return false;
   if (tile.split > 1) {
     // All tiles run at once, and each block has depth enough to fill its stages.
-    const std::int64_t tiles = work.batches * divide_up(work.rows, tile.rows()) *
-                               divide_up(work.columns * made.count(GemmRole::product), tile.columns);
     const double reached = machine.multiprocessors * (tile.split > 2 ? kInClustersOfFour : 1);
-    return static_cast<double>(tiles * tile.split) <= reached &&
+    return static_cast<double>(tiles_of(made, work) * tile.split) <= reached &&
            work.depth >= std::int64_t{kFewestStages} * tile.split * made.depth();
   }
   return subtiles_of_block(made, tile) >= slots_of(made, tile)[1];
@@ -134,8 +131,10 @@ std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, cons
   double best = 0;
   std::optional<GemmClass> chosen;
   for (const auto& tile : tiles) {
-    if (tile.cluster > machine.multiprocessors || !is_possible(made, tile, work, machine)) continue;
-    const std::optional<GemmClass> fit = fitted(made, tile, machine);
+    GemmClass candidate = made;
+    candidate.tile = tile;
+    if (tile.cluster > machine.multiprocessors || !is_possible(candidate, tile, work, machine)) continue;
+    const std::optional<GemmClass> fit = fitted(candidate, tile, machine);
     if (!fit) continue;
     const double cost = cost_of(*fit, work, machine);
     if (chosen && cost >= best) continue;

@@ -31,7 +31,6 @@ constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
 // For each element beside the chain's own: conversions, shared memory, addresses.
 constexpr int kStoreInstructions = 12;
-constexpr int kHostedStoreInstructions = 6;  // by stmatrix and TMA
 
 // How long tiles take: of one class, for one product.
 class TileTimes {

@@ -23,6 +23,9 @@ struct ProductTimes {
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
                       const Machine& machine);
 
+/// Of a kernel that hosts a chain, for each element beside the chain's own: by stmatrix and TMA.
+inline constexpr int kHostedStoreInstructions = 6;
+
 /// Of a chain for each element of the result, that of groups included, roughly.
 int hosted_instructions(const ir::Program& chain, const GemmPlan& plan);
 
