@@ -91,9 +91,9 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
   return std::nullopt;
 }
 
-// Of `made` with this tile. Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups of columns are of one
-// block. A warp group whose turn it is would wait for the sums that are taken out of each stage, and the other would
-// not fill the gap.
+// Of `made` with this tile. Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups
+// of columns are of one block. A warp group whose turn it is would wait for the sums that are taken out of each stage,
+// and the other would not fill the gap.
 bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWork& work, const Machine& machine) {
   constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
   const int columns = made.chain_columns();
