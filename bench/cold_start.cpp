@@ -5,6 +5,7 @@
 // With the stub driver all but the driver's own module load is measured, without a GPU. Where a machine is shared, CPU
 // times say more than wall times: both are told.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -345,30 +346,44 @@ void append(Json& record, const char* what, const Json& rows) {
   }
 }
 
-int check(const Json& record) {
-  double disk = 0;
-  double bundle = 0;
-  for (const Json& row : record["records"]) {
-    if (row["what"] == "disk_hit" && row["hit"]["cpu_ms"].get<double>() > 4 * 0.3) return 1;
-    if (row["what"] == "process_start_to_first_launch")
-      (row["from"] == "disk" ? disk : bundle) = row["start"]["least_cpu_ms"].get<double>();
+// Whether starts from a bundle took more CPU time, by their median and by the least of them. A busy machine shifts one of
+// the two now and then: the least of 25 was once 17 % more while the median was 5 % less.
+bool bundle_is_slower(const Json& starts) {
+  constexpr double kNoise = 1.15;
+  const Json& disk = starts[0]["start"];
+  const Json& bundle = starts[1]["start"];
+  return std::ranges::all_of(std::array{"cpu_ms", "least_cpu_ms"}, [&](const char* of) {
+    return bundle[of].get<double>() > kNoise * disk[of].get<double>();
+  });
+}
+
+// What is slower in truth is so three times.
+int check(const Json& hits, Json starts, const std::function<Json()>& again) {
+  for (const Json& row : hits)
+    if (row["hit"]["cpu_ms"].get<double>() > 4 * 0.3) return 1;
+  constexpr int kTries = 3;
+  for (int tried = 1; bundle_is_slower(starts); ++tried) {
+    std::fprintf(stderr, "first launches of processes from the disk cache, then from a bundle: %s\n",
+                 starts.dump().c_str());
+    if (tried == kTries) return 1;
+    starts = again();
   }
-  constexpr double kNoise = 1.15;  // of the least of 25, on busy machines
-  if (bundle <= kNoise * disk) return 0;
-  std::fprintf(stderr, "from a bundle the first launch takes at least %.3f ms of CPU, from the disk cache %.3f\n",
-               bundle, disk);
-  return 1;
+  return 0;
 }
 
 int measure_all(const Program& program, bool checks) {
   Json record = program.document("cold-start", Json::object());
   const int architecture = runtime::device_info(0).architecture;
   const fs::path cache = fs::temp_directory_path() / ("epifuse-cold-start-" + std::to_string(::getpid()));
-  append(record, "disk_hit", disk_hits(cache, architecture));
+  const Json hits = disk_hits(cache, architecture);
+  append(record, "disk_hit", hits);
   append(record, "first_disk_hit_of_a_process", Json::array({first_hits(cache, program.device)}));
-  append(record, "process_start_to_first_launch", process_starts(cache, program.device, architecture));
+  const auto starts_of_processes = [&] { return process_starts(cache, program.device, architecture); };
+  const Json starts = starts_of_processes();
+  append(record, "process_start_to_first_launch", starts);
+  const int failed = checks ? check(hits, starts, starts_of_processes) : 0;
   fs::remove_all(cache);
-  if (checks) return check(record);
+  if (checks) return failed;
   append(record, "compile", compile_times(architecture));
   append(record, "by_operations", times_by_length());
   append(record, "in_parallel", parallel_compiles());
