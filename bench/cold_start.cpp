@@ -346,8 +346,8 @@ void append(Json& record, const char* what, const Json& rows) {
   }
 }
 
-// Whether starts from a bundle took more CPU time, by their median and by the least of them. A busy machine shifts one of
-// the two now and then: the least of 25 was once 17 % more while the median was 5 % less.
+// Whether starts from a bundle took more CPU time, by their median and by the least of them. A busy machine shifts one
+// of the two now and then: the least of 25 was once 17 % more while the median was 5 % less.
 bool bundle_is_slower(const Json& starts) {
   constexpr double kNoise = 1.15;
   const Json& disk = starts[0]["start"];

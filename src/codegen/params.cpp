@@ -223,6 +223,21 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
         workspace(plan::Workspace::Use::column_partials, 0, "column_partials", "Real*", "of each block");
       }
     }
+    if (reduction->structure.has_column_runs()) {
+      index("rows_per_result", "rows that a column sum combines",
+            [](const Plan& plan) { return plan.rows_per_result; });
+      index("row_step", "rows from one of them to the next", [](const Plan& plan) { return plan.row_step; });
+      index("result_step", "rows from the first of one result to that of the next",
+            [](const Plan& plan) { return plan.row_step == 1 ? plan.rows_per_result : 1; });
+      index("slots_per_row", "for what its runs have of segments", plan::slots_per_row);
+      index("runs_per_segment", "of a row, at most", plan::runs_per_segment);
+      index("columns", "of all results",
+            [](const Plan& plan) { return plan::grid_results(plan) * plan.columns_per_row; });
+      index("summing_blocks", "blocks that sum up what all have left", plan::summing_blocks);
+      workspace(plan::Workspace::Use::column_signals, 0, "column_signals", "unsigned*",
+                "arrivals; states of the blocks that sum up");
+      workspace(plan::Workspace::Use::column_partials, 0, "column_partials", "void*", "of each run and segment");
+    }
     if (reduction->structure.grid != 0) {
       index("rows_per_result", "rows that a grid reduction combines",
             [](const Plan& plan) { return plan.rows_per_result; });

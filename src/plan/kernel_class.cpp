@@ -85,6 +85,8 @@ int ReductionClass::cluster() const {
       driver);
 }
 
+int ReductionClass::cluster_blocks() const { return columns ? columns->cluster * cluster() : cluster(); }
+
 int ReductionClass::rows_per_group() const {
   const auto* own = std::get_if<RowsPerGroup>(&driver);
   return own == nullptr ? 1 : own->rows;

@@ -336,10 +336,11 @@ struct GridReduction {
 struct ColumnSums {
   int coordinates = 0;          ///< of the row's, the first ones: which column; 0: each element is one
   bool several_blocks = false;  ///< the sums of several blocks meet in the workspace
+  int cluster = 1;              ///< after so many blocks, which share no row, have added theirs
 
   static constexpr auto fields() {
     return std::tuple{Field{"coordinates", &ColumnSums::coordinates},
-                      Field{"several_blocks", &ColumnSums::several_blocks}};
+                      Field{"several_blocks", &ColumnSums::several_blocks}, Field{"cluster", &ColumnSums::cluster}};
   }
 };
 
@@ -366,6 +367,7 @@ struct ReductionClass {
   bool l2_evict_first() const;
   bool reduces_segments_by_lanes() const;
   int cluster() const;         ///< blocks of a cluster that share a row
+  int cluster_blocks() const;  ///< blocks of a cluster: these, or those that add their column sums
   int rows_per_group() const;  ///< rows of a thread group, one after the other
   bool interleaves_rows() const;
   int vectors_per_run() const;  ///< of transposed stores and of interleaved rows

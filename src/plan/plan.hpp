@@ -98,6 +98,7 @@ struct Plan {
   std::int64_t lag = 0;                ///< split: tiles between one pass and the next
   std::int64_t prefetch_distance = 0;  ///< blocks between one and that for which it prefetches, if the class does
   std::int64_t rows_per_result = 1;    ///< rows (outside) that a grid reduction or a column sum combines
+  std::int64_t row_step = 1;  ///< column sums in runs: rows from one of a result to its next; 1: they are neighbours
   std::int64_t blocks_per_result = 1;  ///< blocks, or clusters, that contribute to one grid reduction or column sum
   std::int64_t columns_per_row = 1;    ///< that column sums keep
   std::int64_t column_length = 1;      ///< elements of a row in each

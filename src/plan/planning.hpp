@@ -94,8 +94,14 @@ bool are_column_sums(const Structure& structure);
 /// Whether several operands are held for a pass that writes, as in backward passes: it works on a vector of each, in
 /// twice the registers.
 bool holds_several(const ReductionClass& reduction);
-/// Columns that a block sums up at a time of what the others left.
-inline constexpr int kColumnsAtOnce = kWarp;
+/// Columns that a block sums up at a time of what the others left: one for a lane or, of runs, for a warp.
+std::int64_t columns_at_once(const KernelClass& kernel);
+/// Of column sums in runs: elements of the run of a row that a warp holds, runs of a row, and how many of them touch
+/// one segment at most. What a run has of a segment lies in one of so many slots of the row.
+std::int64_t run_elements(const KernelClass& kernel);
+std::int64_t runs_per_row(const Plan& plan);
+std::int64_t runs_per_segment(const Plan& plan);
+std::int64_t slots_per_row(const Plan& plan);
 /// Blocks that do, each every so many columns.
 std::int64_t summing_blocks(const Plan& plan);
 /// The last step of plan_reduction.

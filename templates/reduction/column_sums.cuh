@@ -10,6 +10,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   const Index result = block / p.blocks_per_result;
   const Index share = block - result * p.blocks_per_result;
   Held held[kSteps];
+//@if kColumnCluster > 1
+  cluster_begin();
+//@endif
 //@if kHasCommon
   const Place first = find_place(p, result * p.tiles * kCluster);
 #pragma unroll
@@ -115,7 +118,24 @@ __device__ __forceinline__ void merge_groups(Held (&held)[kSteps], int group, in
 
 //@end
 
-//@section columns_of_elements : column_groups
+//@section store_columns
+// What is left of a step's columns, in accesses as wide as memory takes.
+__device__ __forceinline__ void store_columns(Real* target, const Real (&sums)[kElements]) {
+  constexpr int kWidth = kElements * static_cast<int>(sizeof(Real)) > 16 ? 16 / static_cast<int>(sizeof(Real)) : kElements;
+  struct alignas(kWidth * sizeof(Real)) Several {
+    Real value[kWidth];
+  };
+#pragma unroll
+  for (int e = 0; e < kElements; e += kWidth) {
+    Several several;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) several.value[i] = sums[e + i];
+    *reinterpret_cast<Several*>(target + e) = several;
+  }
+}
+//@end
+
+//@section columns_of_elements : column_groups, store_columns
 // Calls work(column, its sums) for the columns of the block, each in one thread.
 template <class Work>
 __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, const Work& work) {
@@ -137,28 +157,16 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
 }
 
 //@if kFull
-// Leaves the sums of all the block's rows in memory, as each_column() would, in accesses as wide as memory takes.
+// Leaves the sums of all the block's rows in memory, as each_column() would.
 __device__ __forceinline__ void leave_full_columns(const Params& p, Held (&held)[kSteps], ColumnExchange& exchange, Real* partials) {
-  constexpr int kWidth = kElements * static_cast<int>(sizeof(Real)) > 16 ? 16 / static_cast<int>(sizeof(Real)) : kElements;
-  struct alignas(kWidth * sizeof(Real)) Several {
-    Real value[kWidth];
-  };
   const Place place = find_place(p, 0);
   merge_groups(held, place.group, place.thread, exchange);
   if (place.group > 0) return;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) {
-      Real* target = partials + sum * p.columns_per_row + number_of(place, 0, step) * kElements;
-#pragma unroll
-      for (int e = 0; e < kElements; e += kWidth) {
-        Several several;
-#pragma unroll
-        for (int i = 0; i < kWidth; ++i) several.value[i] = held[step].sums[sum][e + i];
-        *reinterpret_cast<Several*>(target + e) = several;
-      }
-    }
+    for (int sum = 0; sum < kColumnSums; ++sum)
+      store_columns(partials + sum * p.columns_per_row + number_of(place, 0, step) * kElements, held[step].sums[sum]);
   }
 }
 //@endif
@@ -207,10 +215,7 @@ __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& 
 }
 //@end
 
-//@section columns_shared : signals
-constexpr int kColumnSpinLimit = 4096;                         // looks at the count: a few milliseconds
-constexpr unsigned kOpen = 0, kLeft = 1, kClosed = 2;  // of what a block is to sum up
-
+//@section columns_of_blocks
 // What the blocks have left of columns first … first + 31: each warp sums up every kColumnWarps-th block's, then one warp the warps'. Whoever came when,
 // the order is the same.
 __device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uniforms, Index first, ColumnShared& shared) {
@@ -227,9 +232,10 @@ __device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uni
 #pragma unroll
   for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] = identity_of_column(sum);
 //@endif
-  const volatile Real* partials = p.column_partials + result * p.blocks_per_result * (kColumnSums * p.columns_per_row) + column;
+  const Index left = p.blocks_per_result/*@if kColumnCluster > 1*/ / kColumnCluster/*@endif*/;  // sets of sums
+  const volatile Real* partials = p.column_partials + result * left * (kColumnSums * p.columns_per_row) + column;
 #pragma unroll 8
-  for (Index block = warp; block < p.blocks_per_result; block += kColumnWarps) {
+  for (Index block = warp; block < left; block += kColumnWarps) {
 #pragma unroll
 //@if kColumnsAreSums
     for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] += partials[(block * kColumnSums + sum) * p.columns_per_row];
@@ -251,6 +257,11 @@ __device__ __forceinline__ void sum_columns(const Params& p, const Uniforms& uni
   }
   if (warp == 0 && exists) write_column(p, uniforms, result, column, sums);
 }
+//@end
+
+//@section end_columns : signals
+constexpr int kColumnSpinLimit = 4096;                         // looks at the count: a few milliseconds
+constexpr unsigned kOpen = 0, kLeft = 1, kClosed = 2;  // of what a block is to sum up
 
 // The share of one block of those that sum up: every so many columns.
 __device__ __forceinline__ void sum_share(const Params& p, const Uniforms& uniforms, Index share, ColumnShared& shared) {
@@ -268,18 +279,8 @@ __device__ __forceinline__ bool wait_for_blocks(const Params& p, unsigned* state
   return complete;
 }
 
-// Each block leaves its sums; the last ones to arrive wait for the others and sum up a share of the columns each.
-__device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
-  ColumnShared& own = shared.columns;
-  Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.columns_per_row);
-//@if kFull && !kColumnSegments
-  leave_full_columns(p, held, own, partials);
-//@else
-  each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {
-#pragma unroll
-    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
-  });
-//@endif
+// The block has left its sums. The last blocks to arrive wait for the others and sum up a share of the columns each.
+__device__ __forceinline__ void end_columns(const Params& p, const Uniforms& uniforms, ColumnShared& own) {
   unsigned* states = p.column_signals + 1;
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -311,5 +312,88 @@ __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& 
   for (Index other = 1; other < p.summing_blocks; ++other) {
     if (read_flag(&states[other]) == kLeft) sum_share(p, uniforms, other, own);
   }
+}
+//@end
+
+//@section columns_shared : columns_of_blocks, end_columns
+__device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
+  ColumnShared& own = shared.columns;
+  Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.columns_per_row);
+//@if kFull && !kColumnSegments
+  leave_full_columns(p, held, own, partials);
+//@else
+  each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) partials[sum * p.columns_per_row + column] = sums[sum];
+  });
+//@endif
+  end_columns(p, uniforms, own);
+}
+//@end
+
+//@section columns_in_clusters : column_groups, columns_of_blocks, end_columns
+// What a warp has of one sum of one step: blocks of a cluster leave every kColumnCluster-th of these each, of all blocks.
+constexpr int kShareThreads = kGroupThreads < 32 ? kGroupThreads : 32;
+constexpr int kWarpShares = kGroupThreads / kShareThreads;
+constexpr int kShares = kSteps * kColumnSums * kWarpShares;
+constexpr int kOwnShares = (kShares + kColumnCluster - 1) / kColumnCluster;
+
+// Where a block of the cluster puts what it has of a share of another: `other` counts all but that one.
+__device__ __forceinline__ int place_of_share(int other, int share, int e, int lane) {
+  return ((other * kOwnShares + share / kColumnCluster) * kElements + e) * kShareThreads + lane;
+}
+
+// Each block of a cluster leaves a share of a row's sums, of all its blocks: so much less lies in memory, and is summed up.
+__device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
+  extern __shared__ Real of_others[];
+  ColumnShared& own = shared.columns;
+  const Place place = find_place(p, 0);
+  merge_groups(held, place.group, place.thread, own);
+  const int rank = static_cast<int>(cluster_rank());
+  const int warp = place.thread / kShareThreads;
+  const int lane = place.thread % kShareThreads;
+  cluster_wait();  // all blocks run
+  if (place.group == 0) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int sum = 0; sum < kColumnSums; ++sum) {
+        const int number = (step * kColumnSums + sum) * kWarpShares + warp;
+        const int owner = number % kColumnCluster;
+        if (owner == rank) continue;
+        const int other = rank < owner ? rank : rank - 1;
+#pragma unroll
+        for (int e = 0; e < kElements; ++e)
+          *cluster_map(&of_others[place_of_share(other, number, e, lane)], static_cast<unsigned>(owner)) = held[step].sums[sum][e];
+      }
+    }
+  }
+  cluster_sync();
+  Real* partials = p.column_partials + (result * p.blocks_per_result + share) / kColumnCluster * (kColumnSums * p.columns_per_row);
+  if (place.group == 0) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int sum = 0; sum < kColumnSums; ++sum) {
+        const int number = (step * kColumnSums + sum) * kWarpShares + warp;
+        if (number % kColumnCluster != rank) continue;
+        Real sums[kElements];
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          sums[e] = held[step].sums[sum][e];
+#pragma unroll
+          for (int other = 0; other < kColumnCluster - 1; ++other) {
+//@if kColumnsAreSums
+            sums[e] += of_others[place_of_share(other, number, e, lane)];
+//@else
+            sums[e] = combine_columns(sum, sums[e], of_others[place_of_share(other, number, e, lane)]);
+//@endif
+          }
+        }
+        store_columns(partials + sum * p.columns_per_row + number_of(place, 0, step) * kElements, sums);
+      }
+    }
+  }
+  end_columns(p, uniforms, own);
 }
 //@end

@@ -276,6 +276,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
+//@if kColumnRuns
+  end_columns(p, uniforms, shared.columns);
+//@endif
 }
 //@end
 
@@ -334,16 +337,26 @@ static_assert(kCopyBatch % kUnrolled == 0 && kCopyBatch % kStepsAtOnce == 0 && k
 // together, at one place of lines as far apart.
 struct AffineRun {
   Position first;
+//@if kInnerReduction
   Index apart;  // lines from one vector to the next, where rows are read together
+//@else
+  Index apart;  // elements from one vector to the next
+//@endif
   bool exists;
   __device__ __forceinline__ FullVector at(int step) const {
     FullVector position = known<true>(first);
+//@if !kInnerReduction
+    position.linear += step * apart;
+    position.at[kOuter + kReduced - 1] += step * kGroupThreads;
+//@endif
+//@if kInnerReduction
     position.linear += step * (kBetween * kElements);
 //@if kInterleavedRows && kReduced == 2
     position.at[kCoordinates - 2] += step * apart;
 //@else
 //@if kHasCoordinates
     position.at[kCoordinates - 1] += step * (kBetween * kElements);
+//@endif
 //@endif
 //@endif
     return position;
@@ -353,6 +366,10 @@ template <bool kByLine>
 __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Place& place, Index chunk) {
   const Position first = locate(p, place, chunk, 0);
   const Position last = locate(p, place, chunk, kSteps - 1);
+//@if !kInnerReduction
+  return {first, kGroupThreads * p.row_columns, first.in_bounds && last.in_bounds && (!kByLine || kReduced == 1)};
+//@endif
+//@if kInnerReduction
   bool same = !kByLine || kReduced == 1;
   Index apart = 0;
 //@if kInterleavedRows && kReduced == 2
@@ -364,6 +381,7 @@ __device__ __forceinline__ AffineRun find_affine_run(const Params& p, const Plac
 //@endif
 //@endif
   return {first, apart, first.in_bounds && last.in_bounds && same};
+//@endif
 }
 
 // Calls work(step, position) for all steps of a chunk, kUnrolled at a time in an affine run; then done(steps so far).
@@ -499,6 +517,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   end_segments(p, uniforms, place, held, rows, shared);
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
+//@if kColumnRuns
+  end_columns(p, uniforms, shared.columns);
+//@endif
 }
 //@end
 

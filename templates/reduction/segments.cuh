@@ -56,13 +56,23 @@ static_assert(kBetween == kLanes, "the lanes of a warp hold neighbouring element
 
 // What the lanes of a warp hold of a row, and the segments that touch it.
 struct Run {
+//@if kChunked
+  Index chunk;       // of the row, in which it lies
+//@else
+  static constexpr Index chunk = 0;
+//@endif
   Index number;      // among all of the row
   Index begin, end;  // elements, whether they exist or not
   Index first_segment, end_segment;
 };
-__device__ __forceinline__ Run find_run(const Params& p, const Place& place) {
+__device__ __forceinline__ Run find_run(const Params& p, const Place& place/*@if kChunked*/, Index chunk/*@endif*/) {
   Run run;
+//@if kChunked
+  run.chunk = chunk;
+  run.number = chunk * kRuns + place.thread / kLanes;
+//@else
   run.number = place.rank * kRuns + place.thread / kLanes;
+//@endif
   run.begin = run.number * kRunElements - place.misalignment;
   run.end = run.begin + kRunElements;
   const Index begin = run.begin > 0 ? run.begin : 0;
@@ -84,16 +94,16 @@ __device__ __forceinline__ void accumulate_segment_steps(const Params& p, const 
                                                       const SegmentOperands& of_segment, int step, Steps held, const Row (&rows)[kRows], Stage& stage) {
   const Index begin = run.begin + step * kStride;
   bool inside = place.exists && begin >= segment.first && begin + kStepsAtOnce * kStride <= segment.end;
-  if constexpr (Stage::kGathers && kReduced - kSegmentCoordinates > 1) inside = inside && are_full_vectors<kStepsAtOnce, true>(p, place, 0, step);
+  if constexpr (Stage::kGathers && kReduced - kSegmentCoordinates > 1) inside = inside && are_full_vectors<kStepsAtOnce, true>(p, place, run.chunk, step);
   if (inside) {
     FullVector positions[kStepsAtOnce];
 #pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, 0, step + g));
+    for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, run.chunk, step + g));
     stage.template accumulate<true>(p, uniforms, place, segment, of_segment, positions, held, rows);
   } else {
     Position positions[kStepsAtOnce];
 #pragma unroll
-    for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, 0, step + g);
+    for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, run.chunk, step + g);
     stage.template accumulate<false>(p, uniforms, place, segment, of_segment, positions, held, rows);
   }
 }
@@ -150,7 +160,7 @@ __device__ __forceinline__ void accumulate_segment(const Params& p, const Unifor
       for (; step < after; step += kStepsAtOnce) {
         FullVector positions[kStepsAtOnce];
 #pragma unroll
-        for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, 0, step + g));
+        for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = known<true>(locate(p, place, run.chunk, step + g));
         stage.template accumulate<true>(p, uniforms, place, segment, of_segment, positions, held.at(step), rows);
       }
       if (step * kStride >= end) break;

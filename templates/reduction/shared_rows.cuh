@@ -351,6 +351,9 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
     }
     GridStage grid;
     write_staged(p, uniforms, place, chunk, held, /*@if kHasHoisted*/load_hoisted(p, locate(p, place, chunk, 0)), /*@endif*/rows, grid);
+//@if kColumnRuns
+    leave_segments(p, uniforms, place, chunk, held, rows);
+//@endif
 //@if kHasGrid
     end_grid(p, uniforms, place, rows, grid, shared, is_last && is_own, static_cast<int>(chunk));
 //@endif
@@ -365,6 +368,9 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
 //@stages
 __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk16* staged) {
   run_chunk(p, shared, Held{staged + threadIdx.x}, reinterpret_cast<ValueWithStatus<Stage1>*>(p.partials_1), shared.stage1);
+//@if kColumnRuns
+  end_columns(p, Uniforms{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/}, shared.columns);
+//@endif
 }
 //@end
 

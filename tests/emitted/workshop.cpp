@@ -43,7 +43,7 @@ using Launch = const char* (*)(unsigned blocks, unsigned threads, unsigned clust
 
 // Blocks per cluster of a plan's launch.
 unsigned cluster_of(const plan::Plan& plan) {
-  return plan.kernel_class.reduction() ? static_cast<unsigned>(plan.kernel_class.reduction()->cluster()) : 1;
+  return plan.kernel_class.reduction() ? static_cast<unsigned>(plan.kernel_class.reduction()->cluster_blocks()) : 1;
 }
 
 // Null, or what went wrong. A plan without blocks says that there is nothing to write.
@@ -219,7 +219,7 @@ class Workspace {
 
 // Tensors are too small for blocks as far ahead as the plan says.
 void prefetch_soon(plan::Plan& plan) {
-  if (plan.prefetch_distance > 0)
+  if (plan.prefetch_distance > 0 && plan.rows > 0)
     plan.prefetch_distance = plan.kernel_class.reduction()->cluster() * (1 + plan.tiles % 2);
 }
 

@@ -67,11 +67,11 @@ TEST(Refusals, SayWhatToSplit) {
       {"y = x - mean(x, (1, 2), true); amax(sum(y, 2), 1)", {{8, 6, 40}}, {"'amax'", "segments", "begins with 'amax'"}},
       {"y = x - mean(x, (1, 2), true); amax(sum(y, 2), 0)", {{8, 6, 40}}, {"'amax'", "segments", "begins with 'amax'"}},
       {"y = x - mean(x, (1, 2), true); var(abs(y), 2)",
-       {{200, 6, 400'000}},
-       {"'var'", "2400000 elements", "more than a cluster", "too few of them (200)", "two chains"}},
+       {{200, 6, 1'400'000}},
+       {"'var'", "8400000 elements", "more than a cluster", "too few of them (200)", "two chains"}},
       {"y = x - mean(x, (1, 2), true); return y, var(y, 2)",
-       {{300, 6, 400'000}},
-       {"'var'", "2400000 elements", "other results need their elements", "two chains"}},
+       {{300, 6, 1'400'000}},
+       {"'var'", "8400000 elements", "other results need their elements", "two chains"}},
   };
   for (const Row& row : rows) {
     try {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <epifuse/error.hpp>
 #include <epifuse/gradient.hpp>
 
@@ -183,6 +185,66 @@ std::vector<Case> column_sum_cases() {
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const Line& line : backward) cases.push_back(*backward_case(case_of(line.text, line.shapes, type)));
     for (const Line& line : forward) cases.push_back(case_of(line.text, line.shapes, type));
+  }
+  return cases;
+}
+
+std::vector<Case> batch_norm_cases() {
+  const auto batch_norm = [](const std::string& of, const std::string& axes) {
+    return fmt::format(
+        "u = {0}; m = mean(u, axis={1}, keepdim=true); v = var(u, axis={1}, correction=0, keepdim=true); "
+        "n = (u - m) * rsqrt(v + 1e-5) * w + b; ",
+        of, axes);
+  };
+  struct Line {
+    std::string text;
+    std::vector<Dims> shapes;
+  };
+  // Full tiles of rows, cut ones, and rows of two dimensions, which an operand that lacks one of them keeps apart.
+  const std::vector<Line> lines = {
+      {batch_norm("x", "0") + "n", {{16'384, 16}, {16}, {16}}},
+      {batch_norm("x", "0") + "relu(n)", {{9001, 12}, {12}, {12}}},
+      {batch_norm("x", "0") + "silu(n)", {{2000, 24}, {24}, {24}}},
+      {batch_norm("x * where(r > 0, 1, 2)", "(0, 1)") + "n", {{30, 301, 8}, {301, 8}, {8}, {8}}},
+  };
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::bf16, DType::f64}) {
+    for (const Line& line : lines) cases.push_back(*backward_case(case_of(line.text, line.shapes, type)));
+  }
+  return cases;
+}
+
+std::vector<Case> column_run_cases() {
+  struct Line {
+    std::string text;
+    std::vector<Dims> shapes;
+  };
+  // Channels of a group that vectors divide, or not; one row, and fewer than there are multiprocessors.
+  const std::vector<Line> backward = {
+      {"group_norm(x, 2, w, b)", {{3, 6, 9001}, {6}, {6}}},
+      {"group_norm(x, 2, w, b)", {{2, 4, 80, 205}, {4}, {4}}},
+      {"group_norm(x, 1, w, b)", {{1, 3, 9000}, {3}, {3}}},
+      {"silu(group_norm(x, 3, w, b))", {{5, 6, 14'336}, {6}, {6}}},
+      {"group_norm(x * k, 2, w)", {{2, 40, 1500}, {40, 1}, {40}}},
+      {"mean(group_norm(x, 2, w, b), axis=(1, 2))", {{4, 6, 9003}, {6}, {6}}},
+  };
+  const std::vector<Line> forward = {
+      {"y = group_norm(x, 2); return y, amax(y, (0, 2)), mean(y * y, (0, 2)), any(y > 3, (0, 2))", {{3, 6, 9001}}},
+      {"y = x - mean(x, (1, 2), true); return y, var(y, 2), amax(y, 2)", {{3, 5, 9001}}},
+      // The rows of a result are neighbours, as far apart as there are results, or neither.
+      {"y = x - mean(x, (2, 3), true); return y, sum(y * y, (1, 3))", {{3, 2, 3, 9001}}},
+      {"y = x - mean(x, (2, 3), true); return y, sum(y * y, (0, 3))", {{3, 2, 3, 9001}}},
+      {"y = x - mean(x, (3, 4), true); return y, sum(y * y, (1, 4)) * w", {{2, 2, 2, 3, 9001}, {2, 2, 3}}},
+      {"y = group_norm(x, 2); return y, sum(y, (0, 2))", {{0, 6, 9001}}},
+  };
+  std::vector<Case> cases;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const Line& line : backward) cases.push_back(*backward_case(case_of(line.text, line.shapes, type)));
+    for (const Line& line : forward) cases.push_back(case_of(line.text, line.shapes, type));
+  }
+  for (const DType type : {DType::f16, DType::f64}) {
+    cases.push_back(*backward_case(case_of(backward.front().text, backward.front().shapes, type)));
+    cases.push_back(case_of(forward.front().text, forward.front().shapes, type));
   }
   return cases;
 }

@@ -21,4 +21,10 @@ std::vector<Case> random_gradients(std::uint64_t seed, std::size_t count, int el
 /// themselves. Rows of any length, one and many of them, in several types.
 std::vector<Case> column_sum_cases();
 
+/// Backward passes of batch_norm in training whose rows lie side by side, and are longer than registers hold.
+std::vector<Case> batch_norm_cases();
+
+/// The same for segments of rows that are longer than the registers of a block hold.
+std::vector<Case> column_run_cases();
+
 }  // namespace epifuse::test

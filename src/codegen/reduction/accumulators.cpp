@@ -29,6 +29,7 @@ constexpr std::array<AccumulatorText, 8> kAccumulators = {{{"sum", "Sum", "0"},
 std::string count_of(const ReductionClass& reduction, const ReductionChain& chain, const NodeRole& role) {
   const Accumulator& a = reduction.structure.accumulators[static_cast<std::size_t>(role.accumulator)];
   if (a.lane_segment) return "Real(kSegmentLanes * kElements)";
+  if (a.in_runs()) return "(Real(p.rows > 0 ? p.rows_per_result : 0) * Real(p.segment_length))";
   if (!a.grid) return a.segment ? "Real(p.segment_length)" : "Real(p.row_length)";
   const Scope of = chain.role(a.argument).scope;
   std::string count = of == Scope::element   ? "Real(p.row_length) * "

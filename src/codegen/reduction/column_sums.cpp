@@ -87,12 +87,17 @@ std::string ColumnSumsWriter::write_column() const {
     const plan::Access access = kernel_.inputs[input].access;
     return access != plan::Access::uniform && access != plan::Access::unused;
   };
-  const auto reduced = [&](const Node& node, const NodeRole& role) { return sum_of(node, role); };
-  return "// Results of one column: an element of the rows of a result.\n"
-         "__device__ __forceinline__ void write_column(const Params& p, const Uniforms& uniforms, Index result, Index "
-         "column, const Real (&sums)[kColumnSums]) {\n  Index at[kCoordinates] = {};\n"
-         "  split<0, kOuter>(result * p.rows_per_result, p.space, at);\n  split<kOuter, kColumnCoordinates>(column, "
-         "p.space, at);\n" +
+  const bool in_runs = reduction_.structure.has_column_runs();
+  const auto reduced = [&](const Node& node, const NodeRole& role) {
+    return in_runs ? result_of(program_, reduction_, passes_.chain(), node, role, "stage") : sum_of(node, role);
+  };
+  return fmt::format(
+             "// Results of one column: {} of the rows of a result.\n"
+             "__device__ __forceinline__ void write_column(const Params& p, const Uniforms& uniforms, Index result, "
+             "Index column, const {}) {{\n  Index at[kCoordinates] = {{}};\n"
+             "  split<0, kOuter>(result * p.{}, p.space, at);\n  split<kOuter, {}>(column, p.space, at);\n",
+             in_runs ? "a segment" : "an element", in_runs ? "SegmentStage& stage" : "Real (&sums)[kColumnSums]",
+             in_runs ? "result_step" : "rows_per_result", in_runs ? "kSegmentCoordinates" : "kColumnCoordinates") +
          GridChain(passes_.chain()).results(Scope::column, "at", reads, reduced) + "}\n\n";
 }
 

@@ -285,7 +285,8 @@ std::vector<std::size_t> ReductionPasses::columns_of(int pass) const {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < reduction_.structure.accumulators.size() && pass == reduction_.structure.output_pass;
        ++i) {
-    if (reduction_.structure.accumulators[i].columns) all.push_back(i);
+    const Accumulator& a = reduction_.structure.accumulators[i];
+    if (a.columns && !a.in_runs()) all.push_back(i);
   }
   return all;
 }

@@ -41,7 +41,7 @@ class ReductionEmitter {
         passes_(program, kernel, input_kinds, prelude_),
         chain_(passes_.chain()),
         stages_(program, kernel, input_kinds, passes_),
-        columns_(kernel, passes_) {}
+        columns_(program, kernel, passes_) {}
 
   std::string emit() {
     const std::string generated = write_generated();  // also requires the sections that it uses
@@ -58,7 +58,9 @@ class ReductionEmitter {
     if (has_grid_reduction()) prelude_.require(reduction_.grid->several_blocks ? "grid_shared" : "grid_alone");
     if (reduction_.columns) {
       prelude_.require(reduction_.columns->coordinates > 0 ? "columns_of_segments" : "columns_of_elements");
-      prelude_.require(reduction_.columns->several_blocks ? "columns_shared" : "columns_alone");
+      prelude_.require(reduction_.columns->cluster > 1      ? "columns_in_clusters"
+                       : reduction_.columns->several_blocks ? "columns_shared"
+                                                            : "columns_alone");
     }
     out += prelude_.take() + end;
     prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
@@ -67,12 +69,17 @@ class ReductionEmitter {
                                                          : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
     if (has_segments() && !has_segment_means()) {
-      const bool is_held = reduction_.is_resident();
+      const bool is_held = reduction_.is_resident() || has_column_runs();
       if (is_held && !reduction_.reduces_segments_by_lanes())
         prelude_.require(reduction_.is_in_shared_memory() ? "segments_in_shared_memory" : "segments_in_registers");
       prelude_.require(reduction_.reduces_segments_by_lanes() ? "reduce_segments_by_lanes"
+                       : has_column_runs()                    ? "leave_segments"
                        : is_held                              ? "reduce_segments"
                                                               : "segments_in_rounds");
+    }
+    if (has_column_runs()) {
+      prelude_.require("columns_of_runs");
+      prelude_.require("end_columns");
     }
     const bool staged_resident = reduction_.is<plan::ResidentShared>();
     prelude_.require(has_segment_means()               ? "run_by_segments"
@@ -89,7 +96,9 @@ class ReductionEmitter {
     out += fmt::format(
         "extern \"C\" __global__ void {}__launch_bounds__({}{}) {}(const __grid_constant__ Params p) {{\n"
         "  __shared__ Shared shared;\n{}}}\n",
-        reduction_.cluster() > 1 ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", reduction_.cluster()) : "",
+        reduction_.cluster_blocks() > 1
+            ? fmt::format("__attribute__((cluster_dims({}, 1, 1))) ", reduction_.cluster_blocks())
+            : "",
         kernel_.threads, least_blocks(), kKernelName,
         reduction_.is_in_shared_memory()
             ? "  // A line of memory that is copied to two rows of banks is two requests.\n"
@@ -117,6 +126,7 @@ class ReductionEmitter {
   bool has_grid_reduction() const { return reduction_.structure.grid != 0; }
   bool has_segments() const { return reduction_.structure.has_segments(); }
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
+  bool has_column_runs() const { return reduction_.structure.has_column_runs(); }
   bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
   // Rows are multiples of a vector, and their vectors begin with them: where an operand moves a vector in one access.
@@ -175,6 +185,7 @@ class ReductionEmitter {
     if (!reduction_.layout.inner_reduction) add("kColumns", reduction_.threads.columns, "threads side by side");
     add("kBeside", reduction_.layout.striped ? reduction_.threads.columns : 1, "elements of a thread lie so far apart");
     add("kCluster", reduction_.cluster(), "blocks share a row");
+    add("kInnerReduction", reduction_.layout.inner_reduction, "a thread's vector belongs to one row");
     if (reduction_.columns) {
       add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each column");
       add("kColumnSegments", reduction_.columns->coordinates > 0, "columns are segments of a row, not elements");
@@ -182,6 +193,7 @@ class ReductionEmitter {
       add("kColumnCoordinates",
           reduction_.columns->coordinates > 0 ? reduction_.columns->coordinates : reduction_.layout.reduced,
           "of the row's: which column");
+      add("kColumnCluster", reduction_.columns->cluster, "blocks of a cluster that add theirs");
       add("kStages", reduction_.structure.stages, "passes that accumulate for rows");
       add("kPrefetchesTiles", reduction_.prefetches(), "rows that a block comes to next are prefetched");
       add("kHasCommon", passes_.has_common(), "threads keep operands that all rows have in common");
@@ -209,7 +221,11 @@ class ReductionEmitter {
     add("kWholeVectors", has_whole_vectors(), "a vector exists as a whole or not at all");
     add("kWholeLines", has_whole_lines(), "and lies in one line of the innermost dimension");
     add("kFull", reduction_.threads.full, "each thread has a vector in every step");
-    if (has_segments()) add("kSegmentCoordinates", reduction_.segment_coordinates(), "of the row's: which segment");
+    if (has_segments()) {
+      add("kSegmentCoordinates", reduction_.segment_coordinates(), "of the row's: which segment");
+      add("kChunked", reduction_.is<plan::SplitResident>(), "a block has a chunk of its row");
+    }
+    add("kColumnRuns", has_column_runs(), "warps leave what they have of segments, for sums over rows");
     if (reduction_.reduces_segments_by_lanes())
       add("kSegmentBytes", plan::segment_bytes(program_, kernel_),
           "of shared memory for a vector, for the pass over segments");
@@ -295,15 +311,16 @@ class ReductionEmitter {
     for (int stage = 1; stage <= reduction_.structure.stages; ++stage) out += stages_.stage_struct(stage);
     if (reduction_.reduces_segments_by_lanes()) out += passes_.held_vector_struct();
     if (has_segments() && !has_segment_means()) out += stages_.segment_operands() + stages_.segment_struct();
-    if (has_segments()) out += stages_.write_segment();
+    if (has_segments() && !has_column_runs()) out += stages_.write_segment();
     if (reduction_.is_in_shared_memory()) out += passes_.hoisted_struct();
     out += shared();
     out += write_pass();
     out += stages_.write_rows();
     if (has_grid_reduction()) out += stages_.write_grid();
-    if (reduction_.columns) out += columns_.combine() + columns_.write_column();
+    if (reduction_.columns) out += columns_.combine();
+    if (reduction_.columns || has_column_runs()) out += columns_.write_column();
     sections_ = prelude_.take();
-    if (reduction_.cluster() > 1) prelude_.require("cluster");
+    if (reduction_.cluster_blocks() > 1) prelude_.require("cluster");
     prelude_.require(reduction_.stores_lines_of(plan::TransposedStore::Lines::elements) ? "numbered_by_batches"
                      : reduction_.layout.inner_reduction                                ? "numbered_inner"
                                                                                         : "numbered_outer");
@@ -319,6 +336,7 @@ class ReductionEmitter {
     if (has_segments()) prelude_.require("segment_place");
     if (reduction_.columns)
       prelude_.require(reduction_.columns->several_blocks ? "column_exchange_shared" : "column_exchange_alone");
+    if (has_column_runs()) prelude_.require("column_exchange_runs");
     place_ = prelude_.take();
     return out;
   }
@@ -357,12 +375,12 @@ class ReductionEmitter {
       members += fmt::format("  Slots<Stage{0}> stage{0};\n", stage);
     if (has_segment_means()) {
       members += "  SegmentStage segments[kThreads / kGroupThreads][kSegmentSlots][kGroupThreads / 32];\n";
-    } else if (has_segments() && !reduction_.reduces_segments_by_lanes()) {
+    } else if (has_segments() && !reduction_.reduces_segments_by_lanes() && !has_column_runs()) {
       members += "  Slots<SegmentStage> segments;\n";
     }
     if (has_grid_reduction()) members += "  GridStage grid[kThreads / 32];\n";
     if (transposes_stores()) members += "  TransposedTile transposed;\n";
-    if (reduction_.columns) members += "  ColumnShared columns;\n";
+    if (reduction_.columns || has_column_runs()) members += "  ColumnShared columns;\n";
     members +=
         reduction_.is<plan::SplitResident>() ? "  unsigned arrival, complete;\n" : "  unsigned ticket, arrival;\n";
     return "// A block's shared memory.\nstruct Shared {\n" + members + "};\n\n";
@@ -398,13 +416,14 @@ class ReductionEmitter {
         reduction_.reduces_segments_by_lanes()
             ? "\n  extern __shared__ Chunk16 held_rows[];\n  reduce_segments(p, uniforms, place, held, "
               "rows, reinterpret_cast<HeldRow*>(held_rows)[place.group]);\n"
-            : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n",
-                          is_held ? "held, " : "");
+        : has_column_runs() ? "\n  leave_segments(p, uniforms, place, held, rows);\n"
+                            : fmt::format("\n  reduce_segments(p, uniforms, place, {}rows, shared.segments);\n",
+                                          is_held ? "held, " : "");
     return fmt::format(
         "__device__ __forceinline__ void end_segments(const Params&{}, const Uniforms&{}, const Place&{}, {}const Row "
         "(&{})[kRows], Shared&{}) {{{}}}\n\n",
         any ? " p" : "", any ? " uniforms" : "", any ? " place" : "", held, any ? "rows" : "",
-        any && !reduction_.reduces_segments_by_lanes() ? " shared" : "", any ? pass : "");
+        any && !reduction_.reduces_segments_by_lanes() && !has_column_runs() ? " shared" : "", any ? pass : "");
   }
 
   // Which pass a block of a split row is for.

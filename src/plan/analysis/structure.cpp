@@ -46,6 +46,15 @@ class ReductionAnalysis {
     return std::move(structure_);
   }
 
+  Structure run_in_runs(std::uint32_t rows, std::uint32_t segment) {
+    structure_.nodes.resize(program_.nodes().size());
+    structure_.reduced = rows;
+    structure_.segment = segment;
+    in_runs_ = true;
+    assign_all();
+    return std::move(structure_);
+  }
+
   Structure run(const SegmentMeans& means, std::uint32_t rows) {
     structure_.nodes.resize(program_.nodes().size());
     structure_.reduced = rows;
@@ -230,9 +239,9 @@ class ReductionAnalysis {
     if (of_grid) refuse_after_grid(value);
     if (role(node(value).args[0]).scope == Scope::lane_segment) refuse_of_segment(value);
     if (structure_.lane_segment != 0 && reduces == structure_.lane_segment) return reduce_lane_segments(value);
-    if (structure_.segment != 0 && reduces == structure_.segment) return reduce_segments(value);
+    if (structure_.segment != 0 && reduces == structure_.segment && !in_runs_) return reduce_segments(value);
     const bool is_of_whole_rows = (reduces & rows) == rows || (span(node(value).args[0]) & rows) == 0;
-    if (!is_of_whole_rows && (reduces & ~rows) == 0) refuse_scattered(value);
+    if (!is_of_whole_rows && (reduces & ~rows) == 0 && !in_runs_) refuse_scattered(value);
     if (!is_of_whole_rows) return sum_columns(value);
     const bool is_grid = reduces != rows;
     if (is_grid) {
@@ -275,9 +284,10 @@ class ReductionAnalysis {
     const std::uint32_t inner = reduces & structure_.reduced;
     if (lane_segment_) refuse_beside_lane_segments(value);
     const bool is_of_all = span(argument) == all_dimensions() && (inner == 0 || is_segment(inner));
-    if (!is_of_all || structure_.segment != 0 || structure_.grid != 0) refuse_partial_row(value);
+    const bool has_other_segments = structure_.segment != 0 && !in_runs_;
+    if (!is_of_all || has_other_segments || structure_.grid != 0) refuse_partial_row(value);
     const AccumulatorKind kind = kind_of(node(value).op);
-    if (kind == AccumulatorKind::moments) refuse_no_column(value);
+    if (kind == AccumulatorKind::moments && !in_runs_) refuse_no_column(value);
     if (structure_.columns != 0 && (structure_.columns | structure_.column_segment) != reduces)
       refuse_two_grid_reductions(value);
     structure_.columns = reduces & ~inner;
@@ -286,10 +296,13 @@ class ReductionAnalysis {
     const auto is_same = [&](const Accumulator& a) { return a.columns && a.kind == kind && a.argument == argument; };
     auto found = std::ranges::find_if(all, is_same);
     if (found == all.end()) {
-      all.push_back({.kind = kind, .argument = argument, .stage = role(argument).stage, .columns = true});
+      all.push_back(
+          {.kind = kind, .argument = argument, .stage = role(argument).stage, .segment = in_runs_, .columns = true});
       found = all.end() - 1;
     }
-    role(value) = {.scope = Scope::column, .accumulator = static_cast<int>(found - all.begin())};
+    role(value) = {.scope = Scope::column,
+                   .accumulator = static_cast<int>(found - all.begin()),
+                   .second = kind == AccumulatorKind::moments};
   }
 
   // What follows column sums is computed by those who finish them, from operands alone.
@@ -455,6 +468,7 @@ class ReductionAnalysis {
   const Spans spans_;
   const SegmentMeans* segment_means_ = nullptr;
   std::optional<Value> lane_segment_;  // a reduction of lane segments
+  bool in_runs_ = false;               // column sums are accumulated segment by segment
   Structure structure_;
 };
 
@@ -495,6 +509,20 @@ std::optional<Structure> analyse_column_sums(const Program& program, const Space
   return ReductionAnalysis(program, space).run(all & ~((1U << after_summed) - 1));
 }
 
+std::optional<Structure> analyse_column_runs(const Program& program, const Space& space, const Structure& structure) {
+  const bool are_columns = structure.column_segment != 0;
+  const bool are_segments = structure.has_segments() && structure.grid == 0 && !structure.has_segment_means();
+  if (!are_columns && !are_segments) return std::nullopt;
+  const std::uint32_t segment = are_columns ? structure.column_segment : structure.segment;
+  try {
+    return ReductionAnalysis(program, space).run_in_runs(structure.reduced, segment);
+  } catch (const Error& error) {
+    // What is made of segments needs them while rows are known. The chain is refused in the words for its own form.
+    if (error.code() != unsupported) throw;
+    return std::nullopt;
+  }
+}
+
 bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept {
   const std::uint32_t others = rows & ~segment;
   if (segment == 0 || others == 0 || (segment & ~rows) != 0) return false;
@@ -527,6 +555,7 @@ std::string Structure::text() const {
   for (const Accumulator& a : accumulators)
     text += fmt::format(" {}({}){}{}", to_string(a.kind), a.argument,
                         a.grid           ? "grid"
+                        : a.in_runs()    ? "runs"
                         : a.columns      ? "columns"
                         : a.lane_segment ? "lanes"
                                          : "@",

@@ -45,8 +45,11 @@ struct Accumulator {
   bool lane_segment = false;  ///< of each lane segment: known within a pass, in every pass that needs it; has no stage
   std::int64_t count = 1;
 
+  /// Of segments of rows, combined over rows as well: accumulated in the pass over segments, known at the end of the
+  /// grid.
+  bool in_runs() const noexcept { return columns && segment; }
   /// Fed in the last pass, and known when all rows of its result are.
-  bool ends_with_grid() const noexcept { return grid || columns; }
+  bool ends_with_grid() const noexcept { return grid || (columns && !segment); }
   /// A pass over the row accumulates it, and all of its threads know it behind that pass.
   bool has_stage() const noexcept { return !ends_with_grid() && !lane_segment; }
 
@@ -114,6 +117,8 @@ struct Structure {
 
   bool has_reductions() const noexcept { return stages > 0 || across() != 0; }
   bool has_column_sums() const noexcept { return columns != 0; }
+  /// Column sums of segments that are accumulated as reductions over segments are, in a pass of their own.
+  bool has_column_runs() const noexcept { return std::ranges::any_of(accumulators, &Accumulator::in_runs); }
   /// Dimensions outside of rows over which rows are combined.
   std::uint32_t across() const noexcept { return grid | columns; }
   bool has_segments() const noexcept {
@@ -151,6 +156,11 @@ std::optional<Structure> analyse_segment_means(const ir::Program& program, const
 /// backward pass of a bias does: rows then are what lies inside of the summed dimensions, and threads meet once, not
 /// once for each row. `structure`: as analyse() found it.
 std::optional<Structure> analyse_column_sums(const ir::Program& program, const Space& space,
+                                             const Structure& structure);
+/// The same with column sums, or reductions of segments, that are accumulated segment by segment in a pass behind all
+/// stages and known at the end of the launch: then who holds a row need not be one block. `structure`: as analyse()
+/// found it. Nothing where its column sums are of elements, or what is made of segments needs statistics of their row.
+std::optional<Structure> analyse_column_runs(const ir::Program& program, const Space& space,
                                              const Structure& structure);
 /// Whether dimensions of a row, not all of them, are its innermost ones: they make a run of its elements. Where nothing
 /// is written the space has no dimensions, and any will do.

@@ -63,6 +63,12 @@ bool ReductionPlanner::run_column_sums() {
   return hold_columns() && plan_.tiles >= kFewestTiles * plan_.blocks_per_result;
 }
 
+bool ReductionPlanner::run_held_columns() {
+  arrange_rows(plan_);
+  operands_.choose();
+  return hold_columns();
+}
+
 // False where no block or cluster holds a row with its sums.
 bool ReductionPlanner::hold_columns() {
   if (!layout().inner_reduction) return false;
@@ -113,6 +119,40 @@ void ReductionPlanner::refuse_columns() {
              are_sums ? "sum" : "number", column_sums_of(structure()) == 1 ? "" : "s", what);
 }
 
+// Where what blocks leave, and read again, is more than a twentieth of what the kernel moves beside it, blocks of a
+// cluster add theirs before: two, or as many as it takes.
+void ReductionPlanner::add_in_clusters() {
+  constexpr int kFewestMoved = 20;
+  const std::int64_t most_exchanged = shared_for_rows(machine_, kPolicy.least_blocks);
+  const std::int64_t held = std::int64_t{row_threads().group} * kernel_.steps * kernel_.elements;
+  if (!reduction().columns->several_blocks || reduction().cluster() > 1 || structure().column_segment != 0 ||
+      plan_.row_length != held)
+    return;
+  std::int64_t element_bytes = operands_.loaded_bytes() / kernel_.elements;
+  for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+    const Scope scope = structure().nodes[static_cast<std::size_t>(program_.results()[i].value)].scope;
+    element_bytes += scope == Scope::element ? size_in_bytes(kernel_.outputs[i]) : 0;
+  }
+  const std::int64_t moved = plan_.rows * plan_.row_length * element_bytes;
+  const std::int64_t row_bytes = plan_.columns_per_row * column_sums_of(structure()) * word_bytes(kernel_);
+  int& cluster = reduction().columns->cluster;
+  const auto is_much = [&] {
+    return 2 * grid_results(plan_) * plan_.blocks_per_result / cluster * row_bytes * kFewestMoved > moved;
+  };
+  const int warp = std::min(row_threads().group, kWarp);
+  const std::int64_t shares = std::int64_t{kernel_.steps} * column_sums_of(structure()) * row_threads().group / warp;
+  const auto exchanged = [&](int blocks) {
+    return (blocks - 1) * divide_up(shares, blocks) * warp * kernel_.elements * word_bytes(kernel_);
+  };
+  while (is_much() && 2 * cluster <= machine_.cluster_blocks && 2 * cluster <= plan_.blocks_per_result &&
+         exchanged(2 * cluster) <= most_exchanged)
+    cluster *= 2;
+  plan_.shared_bytes = exchanged(cluster);
+  // Larger clusters leave some multiprocessors alone: 30 of four blocks run at a time on an H100, and 33 would not.
+  const std::int64_t blocks = cluster > 2 ? plan_.blocks_per_result * 10 / 11 : plan_.blocks_per_result;
+  plan_.blocks_per_result = std::max<std::int64_t>(blocks / cluster, 1) * cluster;
+}
+
 void ReductionPlanner::size_column_grid() {
   if (combines_nothing()) {
     plan_.rows_per_result = 1;
@@ -136,6 +176,7 @@ void ReductionPlanner::size_column_grid() {
   const bool is_of_segments = structure().column_segment != 0;
   reduction().columns = ColumnSums{is_of_segments ? layout().reduced - std::popcount(structure().column_segment) : 0,
                                    plan_.blocks_per_result > 1};
+  add_in_clusters();
   const std::int64_t blocks = results * plan_.blocks_per_result * cluster;
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
     base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",

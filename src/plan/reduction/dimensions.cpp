@@ -79,8 +79,10 @@ void order_dimensions(Plan& plan) {
     if (!is_reduced(d)) order.push_back(d);
   }
   // What grid reductions and column sums reduce runs fastest, so that the rows of one result are neighbours.
+  // Of runs they may also be the outermost ones, so that the kernel iterates as the operands lie in memory.
   const auto is_across = [&](int d) { return (reduction.structure.across() >> d & 1U) != 0; };
-  for (std::size_t i = 1; i < order.size(); ++i) {
+  const bool stays = reduction.structure.has_column_runs() && std::ranges::is_partitioned(order, is_across);
+  for (std::size_t i = 1; i < order.size() && !stays; ++i) {
     for (std::size_t k = i; k > 0 && is_across(order[k - 1]) && !is_across(order[k]); --k)
       std::swap(order[k], order[k - 1]);
   }
@@ -130,6 +132,8 @@ void measure(Plan& plan) {
   for (int d = 0; d < reduction.layout.outer; ++d) {
     if ((reduction.structure.across() >> d & 1U) != 0) plan.rows_per_result *= space.extents[d];
   }
+  const bool is_outermost = reduction.structure.has_column_runs() && (reduction.structure.across() & 1U) != 0;
+  if (is_outermost) plan.row_step = plan.rows / std::max<std::int64_t>(plan.rows_per_result, 1);
 }
 
 }  // namespace

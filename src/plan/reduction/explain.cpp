@@ -102,10 +102,11 @@ class ReductionExplainer {
     for (const Accumulator& a : reduction_.structure.accumulators) {
       if (a.ends_with_grid() ? pass == reduction_.structure.output_pass : a.has_stage() && pass + 1 == a.stage) {
         s.accumulates.push_back(fmt::format("{} of {}{}", to_string(a.kind), name(unshaped(program_, a.argument)),
-                                            a.grid      ? " over the grid"
-                                            : a.columns ? " over rows"
-                                            : a.segment ? " by segment"
-                                                        : ""));
+                                            a.grid        ? " over the grid"
+                                            : a.in_runs() ? " by segment, over rows"
+                                            : a.columns   ? " over rows"
+                                            : a.segment   ? " by segment"
+                                                          : ""));
       }
     }
     add_lane_segments(s, pass);
@@ -300,12 +301,20 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
   if (scope == Scope::lane_segment) return "one element per segment of a row: written by one of the lanes that hold it";
   if (scope == Scope::segment) return "one element per segment of a row: written by one of the threads that reduce it";
   if (scope == Scope::column) {
-    const bool is_sum = are_column_sums(plan.kernel_class.reduction()->structure);
+    const Structure& structure = plan.kernel_class.reduction()->structure;
+    const bool is_sum = are_column_sums(structure);
+    if (structure.has_column_runs())
+      return fmt::format(
+          "{} over rows: warps leave theirs of each segment in the workspace, and the last {} block{} {}",
+          is_sum ? "a sum" : "combined", summing_blocks(plan), summing_blocks(plan) == 1 ? "" : "s",
+          is_sum ? "sum them up" : "combine them");
+    const int of_columns = plan.kernel_class.reduction()->columns->cluster;
     return plan.blocks_per_result > 1
-               ? fmt::format("{} over rows: {} blocks leave theirs in the workspace, and the last {} {}",
+               ? fmt::format("{} over rows: {} blocks leave theirs in the workspace{}, and the last {} {}",
                              is_sum ? "a sum" : "combined",
-                             plan.blocks_per_result * plan.kernel_class.reduction()->cluster(), summing_blocks(plan),
-                             is_sum ? "sum them up" : "combine them")
+                             plan.blocks_per_result * plan.kernel_class.reduction()->cluster(),
+                             of_columns > 1 ? fmt::format(", {} of a cluster together", of_columns) : std::string(),
+                             summing_blocks(plan), is_sum ? "sum them up" : "combine them")
                : fmt::format("{} over the rows of one block, which writes it", is_sum ? "a sum" : "combined");
   }
   if (scope == Scope::grid)
@@ -340,9 +349,11 @@ std::string to_text(const ReductionSummary& reduction) {
   if (!reduction.held.empty())
     out += fmt::format("held             {} in {}, from the first pass to the last\n", listed(reduction.held),
                        reduction.held_in);
+  const bool holds_rows_there = reduction.held_in == "shared memory" || reduction.segment_lanes > 0;
   if (reduction.staged_bytes > 0)
-    out += fmt::format("staged           {} of shared memory per block\n",
-                       base::format_bytes(static_cast<double>(reduction.staged_bytes)));
+    out += fmt::format("{:<16} {} of shared memory per block{}\n", holds_rows_there ? "staged" : "exchange",
+                       base::format_bytes(static_cast<double>(reduction.staged_bytes)),
+                       holds_rows_there ? "" : ", for what others of its cluster have of the sums that it leaves");
   if (reduction.prefetch_distance > 0)
     out += fmt::format("prefetch         {}, read {} block{} later: memory reads while blocks write\n",
                        base::format_bytes(static_cast<double>(reduction.prefetch_bytes)), reduction.prefetch_distance,

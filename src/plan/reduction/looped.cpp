@@ -8,11 +8,15 @@
 
 namespace epifuse::plan {
 
+// What is read again for segments must not have been written over.
+bool ReductionPlanner::may_read_in_rounds() {
+  return !structure().has_segments() || (has_rows_for_blocks() && !structure().has_write_pass());
+}
+
 // Read again, a row is found in the L2 cache only if few rows are under way at a time.
 void ReductionPlanner::read_in_rounds() {
   const bool is_enough = has_rows_for_blocks();
-  // What is read again must not have been written over.
-  if (structure().has_segments() && (!is_enough || structure().has_write_pass())) refuse_long_segments();
+  if (!may_read_in_rounds()) refuse_long_segments();
   take_rounds();
   if ((passes() == 1 || structure().has_segments()) && is_enough) {
     reduction().driver = Looped{};

@@ -86,7 +86,8 @@ void ReductionOperands::choose_elements() {
   if (reduction().layout.inner_reduction) {
     const std::int64_t run_length = structure().has_segment_means() ? plan_.segment_length : plan_.row_length;
     // Column sums stay with a thread: it has the same elements of all rows.
-    dense = dense && !structure().has_column_sums() && !writes_at_indices(space_);
+    const bool stays_with_thread = structure().has_column_sums() && !structure().has_column_runs();
+    dense = dense && !stays_with_thread && !writes_at_indices(space_);
     const std::int64_t length = dense && !transposes_stores() ? run_length : innermost;
     while (kernel_.elements > 1 && length % kernel_.elements != 0 &&
            (transposes_stores() || length < std::int64_t{4} * kernel_.elements))
@@ -95,7 +96,8 @@ void ReductionOperands::choose_elements() {
     while (writes_at_indices(space_) && kernel_.elements > 1 &&
            (innermost % kernel_.elements != 0 || !has_one_place_per_row(space_)))
       kernel_.elements /= 2;
-    while (structure().column_segment != 0 && plan_.column_length % kernel_.elements != 0) kernel_.elements /= 2;
+    while (stays_with_thread && structure().column_segment != 0 && plan_.column_length % kernel_.elements != 0)
+      kernel_.elements /= 2;
     if (structure().has_lane_segments()) fit_lane_segments();
     reduction().layout.tensor_aligned = dense && run_length % kernel_.elements != 0;
   } else {

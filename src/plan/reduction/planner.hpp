@@ -48,6 +48,13 @@ class ReductionPlanner {
   bool run_by_segments();
   /// Sums over rows whose threads meet once, at the end; false where rows are too few, or longer than a block holds.
   bool run_column_sums();
+  /// Sums over rows that have reductions of their own, whose threads meet once, too; false where no block holds a row.
+  bool run_held_columns();
+  /// Reductions of segments; false where no thread group holds a row and results need its elements behind them.
+  bool run_segments();
+  /// The same of segments of rows that more than one block holds: warps leave what they have of each. False where no
+  /// cluster holds a row, and not enough blocks at a time do.
+  bool run_column_runs();
   /// All others. Throws Error where the chain cannot be one kernel.
   void run();
 
@@ -72,6 +79,8 @@ class ReductionPlanner {
 
   // reduction.cpp
   void choose_driver();
+  bool hold_rows();
+  void choose_rest();
   bool hold();
   bool is_starved();
   int fill_warps();
@@ -89,6 +98,7 @@ class ReductionPlanner {
   bool has_lane_segments() { return reduction().lane_segments.has_value(); }
 
   // looped.cpp
+  bool may_read_in_rounds();
   void read_in_rounds();
   void take_rounds(int most_steps = kPolicy.most_steps);
   bool has_rows_for_blocks();
@@ -105,6 +115,7 @@ class ReductionPlanner {
   bool choose_column_group(int cluster, int steps);
   int column_groups();
   void size_column_grid();
+  void add_in_clusters();
 
   // resident.cpp
   int neighbours();
@@ -120,6 +131,8 @@ class ReductionPlanner {
   bool choose_outer_group();
   bool holds_rows_alone(std::int64_t length, int most);
   bool stage_inner(std::int64_t vectors, int most);
+  bool stage_outer(std::int64_t length);
+  std::int64_t whole_batches(std::int64_t steps);
   void choose_vectors_per_run();
   void round_to_warps();
   int exchange_bytes(int columns, int threads);

@@ -30,7 +30,8 @@ int prefetched_element_bytes(const KernelClass& kernel_class) {
 // (docs/measurements/notes/reductions.md).
 std::int64_t ReductionPlanner::prefetch_bytes() {
   const bool holds = reduction().is_resident() || reduction().is<SplitResident>();
-  if (!holds || !structure().has_write_pass() || structure().has_segments() || reduction().interleaves_rows() ||
+  const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
+  if (!holds || !structure().has_write_pass() || has_own_segments || reduction().interleaves_rows() ||
       reduction().rows_per_group() > 1)
     return 0;
   if (!reduction().layout.inner_reduction &&
@@ -53,7 +54,8 @@ void ReductionPlanner::choose_prefetch() {
       reduction().driver);
   const std::int64_t of_block = std::max<std::int64_t>(elements_of_block() * element_bytes, 1);
   const std::int64_t clusters = (bytes + of_block / 2) / of_block / reduction().cluster();
-  const bool is_little = of_block * plan_.blocks < machine_.of_l2(kPolicy.least_prefetched_bytes);
+  // Of no rows at all results are made, too, by blocks that find nothing to prefetch.
+  const bool is_little = combines_nothing() || of_block * plan_.blocks < machine_.of_l2(kPolicy.least_prefetched_bytes);
   plan_.prefetch_distance = is_little ? plan_.blocks : std::max<std::int64_t>(clusters, 1) * reduction().cluster();
 }
 

@@ -28,35 +28,55 @@ void ReductionPlanner::run() {
   if (structure().has_lane_segments()) check_lane_segments();
   operands_.choose();
   if (structure().has_lane_segments()) choose_lanes();
-  if (structure().has_column_sums()) {
-    if (!hold_columns()) refuse_columns();
-    return;
-  }
+  if (structure().has_column_sums()) refuse_columns();
   choose_driver();
+  choose_rest();
+}
+
+bool ReductionPlanner::run_segments() {
+  arrange_rows(plan_);
+  operands_.choose();
+  if (!hold_rows()) {
+    if (!may_read_in_rounds()) return false;
+    read_in_rounds();
+  }
+  choose_rest();
+  return true;
+}
+
+// What follows from the driver.
+void ReductionPlanner::choose_rest() {
   operands_.hold_exponentials();
   size_grid();
   choose_vectors_per_run();
-  choose_segment_lanes(plan_, program_, machine_);
+  if (!structure().has_column_runs()) choose_segment_lanes(plan_, program_, machine_);
   operands_.find_hoisted();
   choose_prefetch();
 }
 
 // The first that suits: rows that a thread group holds, rows that many blocks hold, rows that are read in rounds.
 void ReductionPlanner::choose_driver() {
+  if (hold_rows()) return;
+  if (has_lane_segments()) refuse_long_segments();
+  read_in_rounds();
+}
+
+// Segments of their own are written by the thread group that holds the row.
+bool ReductionPlanner::hold_rows() {
   const std::int64_t e = kernel_.elements;
   plan_.row_vectors = !layout().inner_reduction ? plan_.row_length
                       : layout().tensor_aligned ? (plan_.row_length + e - 2) / e + 1
                                                 : divide_up(plan_.row_length, e);
-  if (attempt(&ReductionPlanner::hold)) return;
-  if (has_lane_segments()) refuse_long_segments();
-  if (layout().inner_reduction && !structure().has_segments() && attempt(&ReductionPlanner::choose_split_resident))
-    return;
-  read_in_rounds();
+  if (attempt(&ReductionPlanner::hold)) return true;
+  const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
+  const bool may_split = layout().inner_reduction && !has_own_segments && !has_lane_segments();
+  return may_split && attempt(&ReductionPlanner::choose_split_resident);
 }
 
 bool ReductionPlanner::hold() {
   if (!(layout().inner_reduction ? choose_inner_group() : choose_outer_group())) return false;
-  if (structure().has_segments() || has_lane_segments() || !is_starved()) return true;
+  const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
+  if (has_own_segments || has_lane_segments() || !is_starved()) return true;
   plan_.unheld.why = Unheld::Why::few_rows;
   return false;
 }
@@ -215,7 +235,7 @@ void find_operands_of_all_rows(Plan& plan) {
 }
 
 // The first that does: column sums beside results of elements, segment means, iteration in the order of the operands,
-// all else.
+// column sums and segments of rows that a block holds or that many do, all else.
 void choose_form(Plan& plan, const ir::Program& program, Structure structure, const Machine& machine) {
   // Works on a copy: a form that does not apply leaves nothing behind.
   const auto is_adopted = [&](const Structure& other, const auto& run) {
@@ -234,6 +254,14 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
     const Order order = keeps_order ? Order{} : order_of_operands(plan.space, program, structure);
     const auto transposes = [&](ReductionPlanner& planner) { return planner.run_transposed_store(order); };
     if (!order.empty() && is_adopted(structure, transposes)) return;
+  }
+  if (structure.has_column_sums() || structure.has_segments()) {
+    const auto as_they_are = [&](ReductionPlanner& planner) {
+      return structure.has_column_sums() ? planner.run_held_columns() : planner.run_segments();
+    };
+    if (is_adopted(structure, as_they_are)) return;
+    const auto runs = analyse_column_runs(program, plan.space, structure);
+    if (runs && is_adopted(*runs, [](ReductionPlanner& planner) { return planner.run_column_runs(); })) return;
   }
   ReductionPlanner(plan, program, std::move(structure), machine).run();
 }

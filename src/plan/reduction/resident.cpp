@@ -201,6 +201,7 @@ bool ReductionPlanner::choose_outer_group() {
   while (columns > 1 && length > capacity(columns) && tile_bytes() > kSectorBytes) columns /= 2;
   int cluster = 1;
   while (cluster <= machine_.cluster_blocks && length > capacity(columns) * cluster) cluster *= 2;
+  if (cluster > machine_.cluster_blocks && stage_outer(length)) return true;
   if (cluster > machine_.cluster_blocks) {
     plan_.unheld = {.why = Unheld::Why::cluster, .blocks = machine_.cluster_blocks};
     return false;
@@ -243,9 +244,7 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
   // Rows that are read together need the registers more.
   const int most_steps = operands_.reads_lines() && together == 1 ? kPolicy.lane_steps : kPolicy.most_short_steps;
   while (threads < large_block_threads(machine_) && own * together > std::int64_t{threads} * most_steps) threads *= 2;
-  // So that passes may take two or four at once.
-  std::int64_t steps = divide_up(own * together, threads);
-  steps = steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
+  const std::int64_t steps = whole_batches(divide_up(own * together, threads));
   threads = kWarp * static_cast<int>(divide_up(own * together, steps * kWarp));
   if (steps * threads * bytes > most_shared(machine_)) {
     plan_.unheld = {Unheld::Why::shared_memory, steps * threads * bytes, cluster, together};
@@ -258,6 +257,45 @@ bool ReductionPlanner::stage_inner(std::int64_t vectors, int most) {
   reduction().driver = driver;
   row_threads().group = threads / together;
   kernel_.threads = threads;
+  kernel_.steps = static_cast<int>(steps);
+  return true;
+}
+
+// So that passes may take two or four steps at once.
+std::int64_t ReductionPlanner::whole_batches(std::int64_t steps) {
+  return steps > 6 ? (steps + 3) / 4 * 4 : steps > 1 ? (steps + 1) / 2 * 2 : 1;
+}
+
+// Rows side by side in the shared memory of a cluster, where its registers do not hold them: of several operands, which
+// all would be read again. Tiles of rows are as wide as memory leaves space for, down to a sector.
+bool ReductionPlanner::stage_outer(std::int64_t length) {
+  const std::int64_t e = kernel_.elements;
+  if (most_shared(machine_) == 0 || layout().striped || passes() == 1 || structure().grid != 0 ||
+      std::ranges::count(reduction().residency.held, true) < 2)
+    return false;
+  reduction().residency.saved.clear();  // saved values have 32 bits, and leave no space for long rows
+  const std::int64_t bytes = staged_bytes(program_, kernel_);
+  const std::int64_t sector = std::max<std::int64_t>(kSectorBytes / (e * operands_.narrowest_bytes()), 1);
+  int columns = power_of_two_above(std::min<std::int64_t>(kWarp, divide_up(plan_.row_columns, e)));
+  const auto fits = [&](int blocks, int cluster) {
+    return divide_up(length, cluster) * columns * bytes <= shared_for_rows(machine_, blocks);
+  };
+  while (columns > sector && !fits(1, machine_.cluster_blocks)) columns /= 2;
+  // Two blocks of a multiprocessor where a cluster may have as many.
+  int cluster = 1;
+  while (cluster < machine_.cluster_blocks && !fits(2, cluster)) cluster *= 2;
+  const std::int64_t own = divide_up(length, cluster);
+  const int threads = 2 * kPolicy.block_threads;
+  const std::int64_t steps = whole_batches(divide_up(own * columns, threads));
+  row_threads().columns = columns;
+  row_threads().group = static_cast<int>(divide_up(own, steps));
+  round_to_warps();
+  plan_.shared_bytes = steps * kernel_.threads * bytes;
+  if (plan_.shared_bytes > shared_for_rows(machine_, 1)) {
+    plan_.shared_bytes = 0;
+    return false;
+  }
+  reduction().driver = ResidentShared{.cluster = cluster, .prefetches = false, .interleaved = {}};
   kernel_.steps = static_cast<int>(steps);
   return true;
 }

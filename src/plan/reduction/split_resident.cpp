@@ -53,7 +53,8 @@ int steps_that_fit(const Plan& plan, int threads, int most) {
 
 // `bytes` of a thread and step; nothing where too few rows would be on the device at a time.
 std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes, const Machine& machine) {
-  for (const ResidentBlock& block : forms_of(plan.kernel_class, machine)) {
+  // Rows that are on the device at a time, since blocks of a row wait for each other: while one leaves, others come.
+  const auto chunks_in = [&](const ResidentBlock& block, int rows) -> std::optional<ResidentChunks> {
     const std::int64_t chunk_bytes = machine.shared_bytes / block.blocks - kBesides;
     int most = std::max(static_cast<int>(chunk_bytes / (std::int64_t{bytes} * block.threads)), 1);
     // Few rows: smaller chunks, so that every multiprocessor has some.
@@ -64,11 +65,14 @@ std::optional<ResidentChunks> choose_resident_chunks(const Plan& plan, int bytes
     const std::int64_t chunks = chunks_of(plan, vectors);
     const std::int64_t slots =
         std::int64_t{machine.multiprocessors} * resident_blocks_that_fit(machine, block.threads, vectors * bytes);
-    // Rows that are on the device at a time, since blocks of a row wait for each other: while one leaves, others come.
-    const int rows = std::max(block.blocks - 1, kPolicy.least_blocks);
-    if (chunks * rows <= slots) return ResidentChunks{block, steps, chunks};
+    return chunks * rows <= slots ? std::optional(ResidentChunks{block, steps, chunks}) : std::nullopt;
+  };
+  const std::array<ResidentBlock, 2> forms = forms_of(plan.kernel_class, machine);
+  for (const ResidentBlock& block : forms) {
+    if (const auto chunks = chunks_in(block, std::max(block.blocks - 1, kPolicy.least_blocks))) return chunks;
   }
-  return std::nullopt;
+  // Several operands would all be read again: then one row and a share of the next will do.
+  return holds_several(*plan.kernel_class.reduction()) ? chunks_in(forms.back(), 1) : std::nullopt;
 }
 
 }  // namespace
@@ -92,7 +96,8 @@ bool ReductionPlanner::choose_split_resident() {
     if (std::ranges::all_of(reduction().residency.saved, is_cheap)) reduction().residency.saved.clear();
   }
   const int bytes = staged_bytes(program_, kernel_);
-  if (bytes == 0 || passes() != 2 || structure().stages != 1 || most_shared(machine_) == 0) return false;
+  const bool has_two_passes = passes() == (structure().has_column_runs() ? 3 : 2);
+  if (bytes == 0 || !has_two_passes || structure().stages != 1 || most_shared(machine_) == 0) return false;
   const std::optional<ResidentChunks> chunks = choose_resident_chunks(plan_, bytes, machine_);
   if (!chunks) return false;
   reduction().driver = SplitResident{};

@@ -9,11 +9,11 @@
 namespace epifuse::plan {
 namespace {
 
-// Numbers that the accumulators of a stage consist of; stage 0: those of grid reductions.
+// Numbers that the accumulators of a stage consist of; stage 0: those of grid reductions. Segments are one stage more.
 std::int64_t words(const Structure& structure, int stage) {
   std::int64_t sum = 0;
   for (const Accumulator& a : structure.accumulators) {
-    if (!a.columns && (a.grid ? stage == 0 : a.stage == stage)) sum += words_of(a.kind);
+    if ((!a.columns || a.in_runs()) && (a.grid ? stage == 0 : a.stage == stage)) sum += words_of(a.kind);
   }
   return sum;
 }
@@ -62,7 +62,12 @@ bool are_column_sums(const Structure& structure) {
 }
 
 std::int64_t summing_blocks(const Plan& plan) {
-  return std::min<std::int64_t>(plan.blocks, divide_up(grid_results(plan) * plan.columns_per_row, kColumnsAtOnce));
+  const std::int64_t columns = grid_results(plan) * plan.columns_per_row;
+  return std::min<std::int64_t>(plan.blocks, divide_up(columns, columns_at_once(plan.kernel_class)));
+}
+
+std::int64_t columns_at_once(const KernelClass& kernel) {
+  return kernel.reduction()->structure.has_column_runs() ? kernel.threads / kWarp : kWarp;
 }
 
 // One kilobyte of a block's is the system's, and the exchange takes some.
@@ -103,11 +108,16 @@ void lay_out_workspace(Plan& plan) {
   }
   // Arrivals of blocks with column sums, and states of those that sum up.
   const bool shares_columns = reduction.columns && reduction.columns->several_blocks;
-  if (shares_columns) add(Workspace::Use::column_signals, 0, (1 + summing_blocks(plan)) * 4);
+  if (shares_columns || structure.has_column_runs())
+    add(Workspace::Use::column_signals, 0, (1 + summing_blocks(plan)) * 4);
   workspace.zeroed_bytes = workspace.bytes;
   if (shares_columns)
     add(Workspace::Use::column_partials, 0,
-        grid_results(plan) * plan.blocks_per_result * column_sums_of(structure) * plan.columns_per_row * word);
+        grid_results(plan) * plan.blocks_per_result / reduction.columns->cluster * column_sums_of(structure) *
+            plan.columns_per_row * word);
+  if (structure.has_column_runs())
+    add(Workspace::Use::column_partials, 0,
+        plan.rows * slots_per_row(plan) * words(structure, structure.stages + 1) * word);
   const std::int64_t tile_rows = reduction.layout.inner_reduction
                                      ? plan.kernel_class.threads / reduction.threads.group
                                      : std::int64_t{reduction.threads.columns} * plan.kernel_class.elements;
