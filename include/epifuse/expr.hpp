@@ -139,6 +139,8 @@ Expr minimum(const Expr& input, const Expr& other);
 Expr maximum(const Expr& input, const Expr& other);
 /// minimum(maximum(input, min), max).
 Expr clamp(const Expr& input, const Expr& min = -kInfinity, const Expr& max = kInfinity);
+/// input * other + addend, rounded once.
+Expr fma(const Expr& input, const Expr& other, const Expr& addend);
 
 // rounding
 /// largest integer not above input.
@@ -412,8 +414,8 @@ Expr stack(const std::vector<Expr>& tensors, int dim = 0);
 Expr pixel_shuffle(const Expr& input, std::int64_t upscale_factor);
 /// [n, c, h * r, w * r] as [n, c * r * r, h, w].
 Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor);
-/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a *
-/// sin). `cos` and `sin` have half as many elements there.
+/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (fma(a, cos, -(b * sin)), fma(b,
+/// cos, a * sin)). `cos` and `sin` have half as many elements there.
 Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved = false);
 /// The same, where `cos` and `sin` have a row for each position. `positions`, an operand of i32 or i64, says which row
 /// each vector of input takes: it broadcasts with input's dimensions but the last.

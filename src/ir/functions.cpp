@@ -248,7 +248,7 @@ constexpr std::array kRows = {
     Row{"upsample_nearest1d(input, scale_factor)", "vl", kViews, "each element so often along dimension 2", upsample_of<1>},
     Row{"upsample_nearest2d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 and 3", upsample_of<2>},
     Row{"upsample_nearest3d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 to 4", upsample_of<3>},
-    Row{"rope(input, cos, sin, positions=none, interleaved=false)", "vvvof", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin); with positions, of the tables' rows there",
+    Row{"rope(input, cos, sin, positions=none, interleaved=false)", "vvvof", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)); with positions, of the tables' rows there",
         [](Builder& b, Arguments a) {
           if (a[3].value == kNone) return rope(b, a[0].value, a[1].value, a[2].value, flag(a[4]));
           return rope_at(b, a[0].value, a[1].value, a[2].value, a[3].value, flag(a[4]));

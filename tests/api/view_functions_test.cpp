@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -267,6 +268,33 @@ TEST(ViewFunctions, RopeInPlace) {
   Engine engine(Device::cpu());
   engine.launch(as_written("rope(q, cos, sin)"), nullptr, std::span(&out, 1), in);
   EXPECT_EQ(q, (std::vector<float>{1 * 2 - 3 * 5, 2 * 3 - 4 * 7, 3 * 2 + 1 * 5, 4 * 3 + 2 * 7}));
+}
+
+// As it is defined: one product of each sum is not rounded. Behind the statistic of a row as well, here of ones.
+TEST(ViewFunctions, RopeRoundsOneProductOfTwo) {
+  const std::vector<float> q = {0.1F, 0.3F, -0.7F, 0.9F};
+  const std::vector<float> cosines = {0.6F, 0.8F};
+  const std::vector<float> sines = {0.8F, 0.6F};
+  const std::array<TensorView, 3> in = {TensorView(q.data(), DType::f32, {1, 4}),
+                                        TensorView(cosines.data(), DType::f32, {2}),
+                                        TensorView(sines.data(), DType::f32, {2})};
+  Engine engine(Device::cpu());
+  for (const bool pairs : {false, true}) {
+    std::vector<float> wanted(4);
+    for (std::size_t k = 0; k < 2; ++k) {
+      const std::size_t first = pairs ? 2 * k : k;
+      const std::size_t second = pairs ? 2 * k + 1 : k + 2;
+      wanted[first] = std::fma(q[first], cosines[k], -(q[second] * sines[k]));
+      wanted[second] = std::fma(q[second], cosines[k], q[first] * sines[k]);
+    }
+    for (const std::string x : {"q", "q * amax(q * 0 + 1, -1, true)"}) {
+      std::vector<float> found(4);
+      const OutputView out(found.data(), DType::f32, {1, 4});
+      const std::string text = "rope(" + x + ", cos, sin" + (pairs ? ", interleaved=true)" : ")");
+      engine.launch(as_written(text), nullptr, std::span(&out, 1), in);
+      EXPECT_EQ(found, wanted) << text;
+    }
+  }
 }
 
 // What follows the producer in problems of KernelBench level 2, at their sizes: one kernel that reads each element
