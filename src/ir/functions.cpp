@@ -228,6 +228,9 @@ constexpr std::array kRows = {
           const Windows windows = {{whole(a[2])}, {whole(a[3])}, {whole(a[4])}, {whole(a[5])}, flag(a[6])};
           return window(b, a[0].value, whole(a[1]), windows, whole(a[8]), a[7].number);
         }},
+    Row{"unfold(input, dimension, size, step)", "viii", kViews,
+        "windows of so many elements along a dimension, step apart; a dimension behind all others has their elements",
+        view_of<View::Kind::unfold>},
     Row{"pad(input, pad, mode=\"constant\", value=0)", "vlwn", kViews,
         "value before and behind the last dimension, the one before it, …; a negative size takes elements away",
         [](Builder& b, Arguments a) { return pad(b, a[0].value, a[1].list, a[2].word, a[3].number); }},

@@ -14,6 +14,7 @@
 
 #include "api/drawn_views.hpp"
 #include "support/as_written.hpp"
+#include "support/large_windows.hpp"
 #include "support/neighbour_views.hpp"
 #include "support/view_functions.hpp"
 #include "support/wrap_cases.hpp"
@@ -23,6 +24,10 @@ namespace {
 
 TEST(ViewFunctions, RandomCasesAgreeWithTheirDefinitions) {
   expect_definitions(test_seed(2027), 20'000, draw_view_function, view_functions(), 20'000 / 50);
+}
+
+TEST(ViewFunctions, LargeWindowsAgreeWithTheirDefinitions) {
+  expect_definitions(test_seed(2720), 1'000, draw_large_windows, large_windows(), 1'000 / 8);
 }
 
 TEST(ViewFunctions, ViewsSideBySideAgreeWithTheirDefinitions) {
@@ -106,7 +111,16 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
          "a window reaches over 3 elements, dimension 1 has 2: the shape is [4, 2, 5]");
   expect("max_pool1d(x, 2, dilation=3)", {{3}}, "'window(x, -1, 2, 2, 3)[0]': a window reaches over 4 elements");
   expect("max_pool2d(x, (2, 2, 2))", {{4, 4}}, "'kernel_size' of 'max_pool2d' is one number or 2, found 3");
-  expect("avg_pool2d(x, 9)", {{16, 16}}, "windows of 'avg_pool2d' have at most 64 elements");
+  expect("avg_pool2d(x, 9, 1, 4)", {{16, 16}},
+         "windows of 'avg_pool2d' that may step outside the input, by 'padding' or 'ceil_mode', have at most 64 "
+         "elements; these have 81");
+  expect("max_pool2d(x, 9)", {{16, 8}}, "a window reaches over 9 elements, dimension 1 has 8");
+  expect("max_pool2d(softmax(x, 1), 9)", {{16, 16}}, "there is a reduction before it");
+  expect("max_pool2d(pad(x, (1, 1)), 9)", {{16, 16}}, "elements do not exist, since it is padded or joined");
+  expect("unfold(x, 1, 3, 1)", {{4}}, "there is no dimension 1");
+  expect("unfold(x, 0, 5, 1)", {{4}}, "a window reaches over 5 elements, dimension 0 has 4: the shape is [4]");
+  expect("unfold(x, 0, 2, 0)", {{4}}, "'unfold' takes a size and a step of at least 1, found 2 and 0");
+  expect("max_pool1d(x, 100, 1, 0, 0)", {{400}}, "takes a dilation of 1 to 2^30, found 0");
   expect("max_pool1d(x, 0)", {{4}}, "'kernel_size' of 'max_pool1d' is at least 1, found 0");
   expect("avg_pool2d(x, 2, divisor_override=0)", {{4, 4}},
          "'divisor_override' of 'avg_pool2d' is one number that is not 0");
