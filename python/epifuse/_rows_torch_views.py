@@ -86,6 +86,11 @@ def _narrow(c, input, dim: Const, start: Const, length: Const):
     return c.view(f"narrow({{}}, {dim}, {start}, {length})", input)
 
 
+@_row("Tensor.unfold")
+def _unfold(c, input, dimension: Const, size: Const, step: Const):
+    return c.view(f"unfold({{}}, {dimension}, {size}, {step})", input)
+
+
 @everywhere("select")
 def _select(c, input, dim: Const, index: Const):
     return c.view(f"select({{}}, {dim}, {index})", input)
