@@ -1,7 +1,8 @@
 """Views, windows, indices and positions beside PyTorch: drawn shapes, arguments and types, results and gradients. Hypothesis draws the cases and
 shrinks what fails.
 
-`python python/tests/support/view_cases.py --cases 20000 --seed 1 tests/reports/views.json` draws so many, prints the seed, and writes the report;
+`python python/tests/support/view_cases.py --cases 20000 --seed 1 tests/reports/views.json` draws so many, prints the seed, and writes the report; with
+`--emitted build-ci/tests/emitted/emitted_test` also of 2000 as emitted text (view_cases_emitted.py);
 test_view_cases.py draws some of each operation."""
 
 from __future__ import annotations
@@ -499,6 +500,8 @@ def main() -> int:
     parser.add_argument("report", type=pathlib.Path, help="the JSON file to write")
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--emitted", type=pathlib.Path, help="the test that runs some of them as emitted text, too: emitted_test")
+    parser.add_argument("--emitted-cases", type=int, default=2_000)
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     root = pathlib.Path(__file__).resolve().parents[3]
@@ -526,6 +529,11 @@ def main() -> int:
         "by_operation": by_operation,
         "failures": failures,
     }
+    if given.emitted is not None:
+        import view_cases_emitted  # it imports this file
+
+        report["emitted"] = view_cases_emitted.report(given.emitted, given.emitted_cases, given.seed)
+        failures.update(dict.fromkeys(report["emitted"]["failures"], "as emitted text"))
     given.report.write_text(json.dumps(report, indent=1) + "\n")
     print(report["cases"], "cases;", report["outcomes"], f"{len(failures)} operations differ")
     return 1 if failures else 0

@@ -1,11 +1,8 @@
 """The cases of view_cases.py as emitted text: PyTorch says what chains and their gradients give, the C++ test of emitted text runs them.
-
-`python python/tests/support/view_cases_emitted.py --cases 2000 --seed 1 tests/reports/view-cases.json` draws so many, half of them gradients, and adds
-what came of them to the report that view_cases.py wrote. `./dev build ci emitted_test` builds what runs them."""
+`view_cases.py --emitted BINARY` calls this; `./dev build ci emitted_test` builds the binary."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import pathlib
@@ -13,7 +10,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from typing import Any
 
 import torch
@@ -22,7 +18,6 @@ from tails import as_written
 
 import epifuse
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEST = "EmittedViews.CasesOfAFileAreWhatItSays"
 RAN = re.compile(r"^(\d+) of (\d+) cases of a file ran$", re.M)
 # Kernels of the test compute in f32, whatever type the operand has: its elements are halves, which each type holds.
@@ -35,13 +30,13 @@ def array(values: torch.Tensor) -> dict[str, Any]:
     return {"shape": list(values.shape), "values": values.double().flatten().tolist()}
 
 
-def written(text: str, operands: dict[str, torch.Tensor], expected: torch.Tensor) -> dict[str, Any]:
-    """A case as the C++ test reads it, whose operands are x0, x1, …"""
+def written(text: str, operands: dict[str, torch.Tensor], expected: torch.Tensor, scale: float = 1.0) -> dict[str, Any]:
+    """A case as the C++ test reads it, whose operands are x0, x1, … It may err by roundings of the largest result, or of `scale`."""
     for number, name in enumerate(operands):
         text = re.sub(rf"\b{name}\b", f"x{number}", text)
     inputs = [{"type": TYPES[one.dtype], **array(one)} for one in operands.values()]
     largest = expected.double().abs().max().item() if expected.numel() else 0.0
-    return {"text": text, "inputs": inputs, **array(expected), "tolerance": TOLERANCE * max(1.0, largest)}
+    return {"text": text, "inputs": inputs, **array(expected), "tolerance": TOLERANCE * max(scale, largest)}
 
 
 def forward(case: view_cases.Case) -> dict[str, Any]:
@@ -60,7 +55,9 @@ def backward(case: view_cases.Case) -> dict[str, Any]:
     inputs = [exact[name] for name in gradient.forward.inputs]
     found = gradient.forward(*inputs)
     arrays = gradient.backward_arrays(inputs, list(found) if isinstance(found, tuple) else [found], [weights])
-    return written(gradient.backward.text, dict(zip(gradient.backward.inputs, map(torch.as_tensor, arrays))), want)
+    operands = dict(zip(gradient.backward.inputs, map(torch.as_tensor, arrays)))
+    # In f32 the slope of tanh near 1 errs by a rounding of 1, of which each weight is a multiple.
+    return written(gradient.backward.text, operands, want, max(1.0, weights.max().item()))
 
 
 def drawn(operation: str, count: int, seed: int) -> tuple[list[dict[str, Any]], int]:
@@ -77,7 +74,7 @@ def drawn(operation: str, count: int, seed: int) -> tuple[list[dict[str, Any]], 
                 gradients.append(backward(case))
         return outcome
 
-    view_cases.run(operation, 3 * count, seed, keep)
+    view_cases.run(operation, 5 * count, seed, keep)
     return gradients + forwards[: count - len(gradients)], len(gradients)
 
 
@@ -94,29 +91,15 @@ def ran(binary: pathlib.Path, cases: list[dict[str, Any]]) -> tuple[int, list[st
     return int(counts[1]), re.findall(r"Failure\n(.*?)(?=\n\S*: Failure|\n\[)", done.stdout, re.S)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=pathlib.Path, help="the JSON file that view_cases.py wrote")
-    parser.add_argument("--cases", type=int, default=2_000)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--emitted", type=pathlib.Path, default=ROOT / "build-ci/tests/emitted/emitted_test")
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    each = -(-given.cases // len(view_cases.OPERATIONS))
+def report(binary: pathlib.Path, count: int, seed: int) -> dict[str, Any]:
+    """Of so many cases, half of them gradients where there are some."""
+    each = -(-count // len(view_cases.OPERATIONS))
     cases: list[dict[str, Any]] = []
     gradients = 0
     for number, operation in enumerate(view_cases.OPERATIONS):
-        some, backwards = drawn(operation, each, given.seed + number)
+        some, backwards = drawn(operation, each, seed + number)
         cases += some
         gradients += backwards
-        print(operation, len(some), f"of them {backwards} gradients", flush=True)
-    kernels, failures = ran(given.emitted, cases)
-    report = json.loads(given.report.read_text())
-    report["emitted"] = {"seed": given.seed, "cases": kernels, "gradients": gradients, "refused": len(cases) - kernels, "failures": failures}
-    given.report.write_text(json.dumps(report, indent=1) + "\n")
+    kernels, failures = ran(binary, cases)
     print(kernels, "cases as emitted text, of them", gradients, "gradients;", len(failures), "differ")
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return {"cases": kernels, "gradients": gradients, "refused": len(cases) - kernels, "failures": failures}
