@@ -81,7 +81,7 @@ TEST(EmittedViews, LargeWindowsAgreeWithTheirDefinitions) {
   run_cases(kCases / 2, test_seed(2721), draw_large_windows);
 }
 
-// Those that PyTorch is the oracle of: python/tests/support/view_cases_emitted.py writes the file and reads what is said.
+// Those that PyTorch is the oracle of: python/tests/support/view_cases_emitted.py writes the file.
 TEST(EmittedViews, CasesOfAFileAreWhatItSays) {
   const char* const path = std::getenv("EPIFUSE_VIEW_CASES");
   if (path == nullptr) GTEST_SKIP() << "EPIFUSE_VIEW_CASES names no file";

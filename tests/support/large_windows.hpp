@@ -1,5 +1,5 @@
-// Cases of windows that are dimensions: unfold, and pools of more elements than are taken apart. The expected values are
-// their definitions, written down here as loops over places.
+// Cases of windows that are dimensions: unfold, and pools of more elements than are taken apart. The expected values
+// are their definitions, written down here as loops over places.
 #pragma once
 
 #include <cstdint>

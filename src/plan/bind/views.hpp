@@ -79,7 +79,7 @@ struct Repeated {
   friend bool operator==(const Repeated&, const Repeated&) = default;
 };
 
-/// Windows along a dimension take its place, `step` elements apart. The last dimension of the result are their elements.
+/// Windows along a dimension take its place, `step` elements apart. Their elements are the result's last dimension.
 struct Unfolded {
   int dimension = 0;
   std::int64_t step = 1;
