@@ -139,6 +139,8 @@ Expr minimum(const Expr& input, const Expr& other);
 Expr maximum(const Expr& input, const Expr& other);
 /// minimum(maximum(input, min), max).
 Expr clamp(const Expr& input, const Expr& min = -kInfinity, const Expr& max = kInfinity);
+/// input * other + addend, rounded once.
+Expr fma(const Expr& input, const Expr& other, const Expr& addend);
 
 // rounding
 /// largest integer not above input.
@@ -399,6 +401,9 @@ Expr reshape(const Expr& input, std::vector<std::int64_t> sizes);
 /// last window may end behind these.
 Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
             std::int64_t dilation = 1, std::int64_t padding = 0, bool ceil_mode = false, double value = 0);
+/// Windows of `size` elements along a dimension, `step` apart. Their elements are a dimension behind all others: what
+/// reduces it reads each where it lies, also where windows overlap.
+Expr unfold(const Expr& input, int dimension, std::int64_t size, std::int64_t step);
 /// So many elements before and behind the last dimension, the one before it, …, each of which is `value`. A negative
 /// size takes elements away.
 Expr pad(const Expr& input, std::vector<std::int64_t> sizes, double value = 0);
@@ -412,8 +417,8 @@ Expr stack(const std::vector<Expr>& tensors, int dim = 0);
 Expr pixel_shuffle(const Expr& input, std::int64_t upscale_factor);
 /// [n, c, h * r, w * r] as [n, c * r * r, h, w].
 Expr pixel_unshuffle(const Expr& input, std::int64_t downscale_factor);
-/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a *
-/// sin). `cos` and `sin` have half as many elements there.
+/// Rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (fma(a, cos, -(b * sin)), fma(b,
+/// cos, a * sin)). `cos` and `sin` have half as many elements there.
 Expr rope(const Expr& input, const Expr& cos, const Expr& sin, bool interleaved = false);
 /// The same, where `cos` and `sin` have a row for each position. `positions`, an operand of i32 or i64, says which row
 /// each vector of input takes: it broadcasts with input's dimensions but the last.

@@ -137,7 +137,7 @@ class Torch:
 
 # What needs the true extents, and takes every type.
 _OF_EXTENTS = set(
-    "unflatten flatten __getitem__ narrow select chunk split unbind squeeze expand reshape view permute flip transpose "
+    "unflatten flatten __getitem__ narrow unfold select chunk split unbind squeeze expand reshape view permute flip transpose "
     "matmul mm bmm addmm linear conv2d cat concat concatenate stack glu pad roll pixel_shuffle pixel_unshuffle interpolate "
     "index_select index_copy gather embedding one_hot []".split()
 ) | {f"{name}_pool{n}d" for name in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for n in (1, 2, 3)}

@@ -86,6 +86,11 @@ def _narrow(c, input, dim: Const, start: Const, length: Const):
     return c.view(f"narrow({{}}, {dim}, {start}, {length})", input)
 
 
+@_row("Tensor.unfold")
+def _unfold(c, input, dimension: Const, size: Const, step: Const):
+    return c.view(f"unfold({{}}, {dimension}, {size}, {step})", input)
+
+
 @everywhere("select")
 def _select(c, input, dim: Const, index: Const):
     return c.view(f"select({{}}, {dim}, {index})", input)
@@ -279,8 +284,6 @@ def _lp_pool(rank):
     def row(c, input, norm_type: Const, kernel_size: Const, stride: Const = None, ceil_mode: Const = False):
         with _named(name):
             windows = _windows.Windows(_extents(name, input, rank), kernel_size, stride, 0, 1, ceil_mode)
-            if math.prod(windows.size) > _windows.MOST:
-                raise Unsupported(f"its windows have more than {_windows.MOST} elements")
             if windows.is_open:
                 raise Unsupported("its last windows reach beyond the input")
             return c.emit(name, _floats(name, input), float(norm_type), windows.size, windows.stride)

@@ -7,7 +7,7 @@ import struct
 
 from ._ops import Unsupported
 
-MOST = 64  # elements of a window that is taken apart
+MOST = 64  # elements of a window that may step outside: it is taken apart
 
 
 def listed(given, count):
@@ -35,8 +35,8 @@ class Windows:
             raise Unsupported("its windows are of extents that are symbols")
         self._reach = [by * (size - 1) for by, size in zip(self.dilation, self.size)]
         self.is_open = bool(ceil_mode) and any(map(self._has_another, range(rank)))
-        if math.prod(self.size) > MOST and not self._are_parts():
-            raise Unsupported(f"its windows overlap, or are padded, and have more than {MOST} elements")
+        if math.prod(self.size) > MOST and (self.is_open or any(self.padding)):
+            raise Unsupported(f"its windows step outside, and have more than {MOST} elements")
 
     def _has_another(self, i):
         """Whether ceil_mode adds a window."""
@@ -54,7 +54,7 @@ class Windows:
 
     def largest(self, c, value):
         rank = len(self.size)
-        if math.prod(self.size) > MOST:
+        if math.prod(self.size) > MOST and self._are_parts():
             return c.emit(f"adaptive_max_pool{rank}d", value, self._parts())
         return c.emit(
             f"max_pool{rank}d", value, self.size, self.stride, self.padding, self.dilation, ceil_mode=self.is_open
@@ -62,9 +62,7 @@ class Windows:
 
     def mean(self, c, value, divisor=None, count_include_pad=True):
         rank = len(self.size)
-        if math.prod(self.size) > MOST:
-            if divisor is not None:
-                raise Unsupported(f"its windows have more than {MOST} elements, and a divisor of their own")
+        if math.prod(self.size) > MOST and divisor is None and self._are_parts():
             return c.emit(f"adaptive_avg_pool{rank}d", value, self._parts())
         more = {} if divisor is None else {"divisor_override": divisor}
         if any(self.padding):

@@ -232,6 +232,8 @@ WINDOWS = {
     "max_pool3d": (lambda x: F.max_pool3d(x.exp(), 2) + 1, (2, 3, 4, 4, 4)),
     "avg_pool2d": (lambda x: F.mish(F.avg_pool2d(x.exp(), 2)), IMAGE),
     "avg_pool2d, a divisor": (lambda x: F.avg_pool2d(x.exp(), 2, divisor_override=3) + 1, IMAGE),
+    "max_pool2d, large and overlapping": (lambda x: F.max_pool2d(x, 9, 2) + 1, (2, 3, 14, 12)),
+    "avg_pool2d, large and cut off": (lambda x: F.avg_pool2d(x.exp(), 9, 10) + 1, (2, 3, 19, 25)),
     "avg_pool2d, large": (lambda x: F.avg_pool2d(x.exp(), (8, 12)) + 1, (2, 3, 16, 12)),
     "avg_pool1d": (lambda x: F.avg_pool1d(x.exp(), 5) + 1, (3, 4, 10)),
     "avg_pool3d": (lambda x: F.avg_pool3d(x.exp(), 2) + 1, (2, 3, 4, 4, 4)),
@@ -280,7 +282,7 @@ LEFT = {  # what stays PyTorch's, and why
     "a line": (lambda x: torch.roll(x, 3) + 1, IMAGE, "it rolls all elements as one line"),
     "other padding": (lambda x: F.pad(x, (1, 1), "reflect") + 1, (2, 3, 7), "not an operation that EpiFuse has"),
     "uneven": (lambda x: F.adaptive_avg_pool2d(x, (3, 5)) + 1, IMAGE, "its windows are of several sizes"),
-    "large": (lambda x: F.max_pool2d(x, 9, 1) + 1, (2, 3, 10, 12), "its windows overlap, or are padded, and have"),
+    "large": (lambda x: F.max_pool2d(x, 9, 1, 4) + 1, (2, 3, 10, 12), "its windows step outside, and have more than 64"),
     "numbers": (lambda x: F.max_pool2d(x.exp(), 2, return_indices=True)[1], IMAGE, "its result number 1 is used"),
     "copied": (lambda x, y: torch.cat((x, y), 1).exp().cumsum(0), IMAGE, ""),
 }

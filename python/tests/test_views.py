@@ -120,6 +120,7 @@ TRACED = {
     "permute": lambda x: torch.permute(x, (2, 0, 1)) * 2,
     "flip": lambda x: torch.flip(x, (0, 2)) - x,
     "narrow": lambda x: x.narrow(2, 1, 4) * x.narrow(2, 3, 4),
+    "unfold": lambda x: x.unfold(2, 3, 2).sum(-1) * 2,
     "select": lambda x: x.select(1, 2) * 2,
     "behind a reduction": lambda x: (x - x.mean(-1, keepdim=True)).transpose(0, 1),
     "methods of dimensions": lambda x: x.permute(2, 0, 1) * 2 + x.permute((2, 0, 1)).flip(0),

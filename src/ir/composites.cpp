@@ -403,7 +403,7 @@ Value rope_of_rows(Builder& b, Value x, Value cos, Value sin, bool interleaved) 
   const View added = of_pair({.kind = Index::Kind::added});
   const Value sign = c.op(Op::sub, c.op(Op::mul, b.iota(pairs, place), 2.0), 1.0);
   const Value across = c.op(Op::mul, c.op(Op::mul, other, b.view(sin, added)), sign);
-  return b.flatten(c.op(Op::add, c.op(Op::mul, pairs, b.view(cos, added)), across), -2, -1);
+  return b.flatten(b.apply(Op::fma, {pairs, b.view(cos, added), across}), -2, -1);
 }
 
 }  // namespace
@@ -417,8 +417,8 @@ Value rope(Builder& b, Value x, Value cos, Value sin, bool interleaved) {
   };
   const Value first = one(0);
   const Value second = one(1);
-  const std::array turned = {c.op(Op::sub, c.op(Op::mul, first, cos), c.op(Op::mul, second, sin)),
-                             c.op(Op::add, c.op(Op::mul, second, cos), c.op(Op::mul, first, sin))};
+  const std::array turned = {b.apply(Op::fma, {first, cos, c.op(Op::neg, c.op(Op::mul, second, sin))}),
+                             b.apply(Op::fma, {second, cos, c.op(Op::mul, first, sin)})};
   return interleaved ? b.flatten(stack(b, turned, -1), -2, -1) : cat(b, turned, -1);
 }
 

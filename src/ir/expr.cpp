@@ -133,6 +133,7 @@ Expr reciprocal(const Expr& input) { return make(Op::reciprocal, input); }
 Expr minimum(const Expr& input, const Expr& other) { return make(Op::minimum, input, other); }
 Expr maximum(const Expr& input, const Expr& other) { return make(Op::maximum, input, other); }
 Expr clamp(const Expr& input, const Expr& min, const Expr& max) { return make(Op::clamp, input, min, max); }
+Expr fma(const Expr& input, const Expr& other, const Expr& addend) { return make(Op::fma, input, other, addend); }
 Expr floor(const Expr& input) { return make(Op::floor, input); }
 Expr ceil(const Expr& input) { return make(Op::ceil, input); }
 Expr round(const Expr& input) { return make(Op::round, input); }

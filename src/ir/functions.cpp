@@ -228,6 +228,9 @@ constexpr std::array kRows = {
           const Windows windows = {{whole(a[2])}, {whole(a[3])}, {whole(a[4])}, {whole(a[5])}, flag(a[6])};
           return window(b, a[0].value, whole(a[1]), windows, whole(a[8]), a[7].number);
         }},
+    Row{"unfold(input, dimension, size, step)", "viii", kViews,
+        "windows of so many elements along a dimension, step apart; a dimension behind all others has their elements",
+        view_of<View::Kind::unfold>},
     Row{"pad(input, pad, mode=\"constant\", value=0)", "vlwn", kViews,
         "value before and behind the last dimension, the one before it, …; a negative size takes elements away",
         [](Builder& b, Arguments a) { return pad(b, a[0].value, a[1].list, a[2].word, a[3].number); }},
@@ -248,7 +251,7 @@ constexpr std::array kRows = {
     Row{"upsample_nearest1d(input, scale_factor)", "vl", kViews, "each element so often along dimension 2", upsample_of<1>},
     Row{"upsample_nearest2d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 and 3", upsample_of<2>},
     Row{"upsample_nearest3d(input, scale_factor)", "vl", kViews, "the same of dimensions 2 to 4", upsample_of<3>},
-    Row{"rope(input, cos, sin, positions=none, interleaved=false)", "vvvof", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (a * cos - b * sin, b * cos + a * sin); with positions, of the tables' rows there",
+    Row{"rope(input, cos, sin, positions=none, interleaved=false)", "vvvof", kViews, "rotary embedding: halves (or, interleaved, pairs) (a, b) of the last dimension as (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)); with positions, of the tables' rows there",
         [](Builder& b, Arguments a) {
           if (a[3].value == kNone) return rope(b, a[0].value, a[1].value, a[2].value, flag(a[4]));
           return rope_at(b, a[0].value, a[1].value, a[2].value, a[3].value, flag(a[4]));

@@ -1,5 +1,5 @@
 // Windows are taken apart when a chain is built: the largest of 2 x 2 elements is the largest of four strided views,
-// which every schedule computes as any other pointwise work.
+// which every schedule computes as any other pointwise work. Larger windows are dimensions that are reduced.
 #include "ir/pooling.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr std::int64_t kMostElements = 64;  // of a window: each is an operand of the kernel
+constexpr double kMostElements = 64;  // of a window that is taken apart: each is an operand of the kernel
 
 // One number for each dimension. What the call is named stands in the Builder.
 std::vector<std::int64_t> by_dimension(std::string_view function, std::string_view what,
@@ -48,23 +48,25 @@ View window_view(std::int64_t dim, std::int64_t size, std::int64_t stride, std::
   return numbered_view(View::Kind::window, std::move(numbers));
 }
 
-// The elements of all windows, each as a value: those of the last dimension are the fastest.
+// Of a window. More than 2^53 is not exact, and needs not be.
+double element_count(int rank, std::string_view function, const Windows& windows) {
+  double count = 1;
+  for (const std::int64_t n : by_dimension(function, "kernel_size", windows.size, rank)) {
+    if (n < 1) fail(invalid_expression, "'kernel_size' of '{}' is at least 1, found {}", function, n);
+    count *= static_cast<double>(n);
+  }
+  return count;
+}
+
+// The elements of all windows, each as a value: those of the last dimension are the fastest. None of windows
+// that have too many.
 std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
                                double outside) {
   const auto size = by_dimension(function, "kernel_size", windows.size, rank);
   const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
   const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
   const auto padding = padding_of(function, windows, rank);
-  std::int64_t count = 1;
-  for (const std::int64_t n : size) {
-    if (n < 1) fail(invalid_expression, "'kernel_size' of '{}' is at least 1, found {}", function, n);
-    if (n > kMostElements || (count *= n) > kMostElements) {
-      fail(unsupported,
-           "windows of '{}' have at most {} elements, of which each is an operand of its own. Where windows do not "
-           "overlap, unflatten the dimension and reduce the inner one",
-           function, kMostElements);
-    }
-  }
+  if (element_count(rank, function, windows) > kMostElements) return {};
   std::vector<Value> elements = {x};
   for (int d = 0; d < rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
@@ -79,10 +81,36 @@ std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view f
   return elements;
 }
 
+// `op` of the elements of each window, as of any row.
+Value reduced_windows(Builder& b, Op op, Value x, int rank, std::string_view function, const Windows& windows) {
+  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
+  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
+  const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
+  const auto padding = padding_of(function, windows, rank);
+  if (windows.ceil_mode || std::ranges::any_of(padding, [](std::int64_t one) { return one != 0; })) {
+    fail(
+        unsupported,
+        "windows of '{}' that may step outside the input, by 'padding' or 'ceil_mode', have at most {} elements; these "
+        "have {}. A launch before this one pads: 'pad(input, …)'",
+        function, kMostElements, element_count(rank, function, windows));
+  }
+  Axes axes;
+  for (int d = 0; d < rank; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    window_view(d - rank, size[at], stride[at], dilation[at], 0, false, 0, 0);  // checks these numbers
+    // Each takes the place of its dimension, and its elements stand behind those of the windows before it.
+    x = b.view(x, numbered_view(View::Kind::unfold, {-rank, (size[at] - 1) * dilation[at] + 1, stride[at]}));
+    if (dilation[at] != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation[at]}}));
+    axes.at[axes.count++] = static_cast<std::int8_t>(d - rank);
+  }
+  return b.reduce(op, x, axes, false);
+}
+
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
 // and kernels add these up once.
-Value sum_of_windows(Builder& b, const std::vector<Value>& elements, int rank, std::string_view function,
+Value sum_of_windows(Builder& b, Value x, const std::vector<Value>& elements, int rank, std::string_view function,
                      const Windows& windows) {
+  if (elements.empty()) return reduced_windows(b, Op::sum, x, rank, function, windows);
   const auto columns = static_cast<std::size_t>(by_dimension(function, "kernel_size", windows.size, rank).back());
   const bool overlap = !windows.stride.empty() && by_dimension(function, "stride", windows.stride, rank).back() <
                                                       static_cast<std::int64_t>(columns);
@@ -150,13 +178,13 @@ Value count_padded(Builder& b, Value x, int rank, std::string_view function, con
 
 // What a window's sum is divided by.
 Value divisor_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
-                 const Divisor& divisor, std::size_t elements) {
+                 const Divisor& divisor) {
   if (divisor.override_by.size() > 1 || (divisor.override_by.size() == 1 && divisor.override_by[0] == 0))
     fail(invalid_expression, "'divisor_override' of '{}' is one number that is not 0", function);
   if (!divisor.override_by.empty()) return number(b, static_cast<double>(divisor.override_by[0]));
   const bool pads = std::ranges::any_of(windows.padding, [](std::int64_t padding) { return padding != 0; });
   const bool counts_all = divisor.count_include_pad && !windows.ceil_mode;
-  if (counts_all || (!pads && !windows.ceil_mode)) return number(b, static_cast<double>(elements));
+  if (counts_all || (!pads && !windows.ceil_mode)) return number(b, element_count(rank, function, windows));
   if (divisor.count_include_pad && pads) return count_padded(b, x, rank, function, windows);
   return count_inside(b, x, rank, function, windows);
 }
@@ -178,14 +206,17 @@ Value combined(Builder& b, Op op, std::vector<Value> values) {
 
 Value max_pool(Builder& b, Value x, int rank, const Windows& windows) {
   constexpr double kLeast = -std::numeric_limits<double>::infinity();
-  return combined(b, Op::maximum, elements_of(b, x, rank, name_with("max_pool", rank), windows, kLeast));
+  const std::string name = name_with("max_pool", rank);
+  std::vector<Value> elements = elements_of(b, x, rank, name, windows, kLeast);
+  if (elements.empty()) return reduced_windows(b, Op::amax, x, rank, name, windows);
+  return combined(b, Op::maximum, std::move(elements));
 }
 
 Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, const Divisor& divisor) {
   const std::string name = name_with("avg_pool", rank);
   const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
-  const Value count = divisor_of(b, x, rank, name, windows, divisor, elements.size());
-  return b.apply(Op::div, {sum_of_windows(b, elements, rank, name, windows), count, kNone});
+  const Value count = divisor_of(b, x, rank, name, windows, divisor);
+  return b.apply(Op::div, {sum_of_windows(b, x, elements, rank, name, windows), count, kNone});
 }
 
 Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
@@ -195,7 +226,7 @@ Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
   // No window steps outside, so powers first: their gradient is then one sum over windows.
   if (p != 1) x = p == 2 ? b.apply(Op::square, {x, kNone, kNone}) : b.apply(Op::pow, {x, b.constant(p), kNone});
   const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
-  const Value sum = sum_of_windows(b, elements, rank, name, windows);
+  const Value sum = sum_of_windows(b, x, elements, rank, name, windows);
   if (p == 1) return sum;
   return p == 2 ? b.apply(Op::sqrt, {sum, kNone, kNone}) : b.apply(Op::pow, {sum, b.constant(1 / p), kNone});
 }

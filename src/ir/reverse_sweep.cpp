@@ -208,6 +208,12 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
       windows_[index(a)].push_back({*view, g});
       return;
     }
+    if (view->kind == View::Kind::unfold) {
+      base::fail(ErrorCode::unsupported,
+                 "the gradient of '{}' adds up windows whose elements are a dimension, which is not known to chains: "
+                 "differentiate what reads it as an operand of its own; pools of at most 64 elements have a gradient",
+                 print_view(*view, "…"));
+    }
     if (const auto beside = views_beside(*view)) return add(a, amid_zeros(now(a), g, *beside), own);
     if (const auto back = put_back(a, g, *view)) return add(a, *back, own);
     base::fail(ErrorCode::unsupported,

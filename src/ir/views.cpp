@@ -16,8 +16,9 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-constexpr std::array<std::string_view, 12> kNames = {"index",   "narrow", "squeeze", "permute", "transpose", "expand",
-                                                     "reshape", "chunk",  "split",   "window",  "pad",       "roll"};
+constexpr std::array<std::string_view, 13> kNames = {"index",  "narrow",  "squeeze", "permute", "transpose",
+                                                     "expand", "reshape", "chunk",   "split",   "window",
+                                                     "pad",    "roll",    "unfold"};
 
 // Items for the places before dimension `dim`, counted from the front or, negative, from the back.
 std::vector<Index> at_dimension(std::int64_t dim, const Index& item) {
@@ -79,6 +80,12 @@ void check_window(const std::vector<std::int64_t>& numbers) {
     fail(invalid_expression, "windows of {} take a padding of 0 or more, found {}", numbers[1], numbers[5]);
   if (numbers[5] > numbers[1] / 2)
     fail(invalid_expression, "a padding of {} is more than half of a window of {}", numbers[5], numbers[1]);
+}
+
+void check_unfold(const std::vector<std::int64_t>& numbers) {
+  dimension_of("unfold", numbers[0]);
+  if (numbers[1] < 1 || numbers[2] < 1)
+    fail(invalid_expression, "'unfold' takes a size and a step of at least 1, found {} and {}", numbers[1], numbers[2]);
 }
 
 void check_pad(const std::vector<std::int64_t>& numbers) {
@@ -204,6 +211,9 @@ View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers) {
     case View::Kind::roll:
       dimension_of(function, numbers[0]);
       break;
+    case View::Kind::unfold:
+      check_unfold(numbers);
+      break;
   }
   return {kind, {}, std::move(numbers)};
 }
@@ -231,6 +241,8 @@ int rank_of(const View& view, int rank) noexcept {
     }
     case View::Kind::squeeze:
       return std::max(rank - 1, 0);
+    case View::Kind::unfold:
+      return rank + 1;
     case View::Kind::expand:
     case View::Kind::reshape:
     case View::Kind::permute:

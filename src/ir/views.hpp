@@ -46,6 +46,7 @@ struct View {
     ///< 1 for ceil_mode, and what stands outside, as the bits of a double
     pad,  ///< numbers: what stands outside, as the bits of a double; elements before and behind the last dimension, the one before it, …
     roll,  ///< numbers: dimension, shift, 0 for the elements that come first, 1 for the others
+    unfold,  ///< numbers: dimension, size, step: the dimension is that of windows, whose elements are a dimension behind all others
   };
   Kind kind = Kind::index;
   std::vector<Index> items = {};

@@ -224,6 +224,22 @@ void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& p
   }
 }
 
+// Elements that windows share are read from memory once, and again from a cache.
+void count_windows_once(PlanSummary& summary, const Lowered& lowered) {
+  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
+    const Lowered::Operand& read = lowered.operands[i];
+    OperandSummary& operand = summary.operands[i];
+    if (read.is_mask || !read.gathers.empty() || !read.wraps.empty() || operand.bytes == 0) continue;
+    std::int64_t span = 1;
+    for (int d = 0; d < read.shape.size(); ++d) span += std::abs(read.strides[d]) * (read.shape[d] - 1);
+    const auto bytes = static_cast<std::uint64_t>(size_of(operand.dtype, span));
+    if (bytes >= operand.bytes) continue;
+    summary.bytes_read -= operand.bytes - bytes;
+    operand.bytes = bytes;
+    operand.why += "; what windows share, from a cache";
+  }
+}
+
 void tell_views(PlanSummary& summary, const Lowered& lowered) {
   summary.views = lowered.taken_apart;
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
@@ -300,6 +316,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.kernel_class = to_text(kernel);
   if (lowered != nullptr) {
     count_rows_once(summary, *lowered, plan);
+    count_windows_once(summary, *lowered);
     tell_views(summary, *lowered);
   }
   return summary;

@@ -64,6 +64,17 @@ __device__ __forceinline__ double sign(double a) {
 }  // namespace ops
 //@end
 
+//@section fma
+namespace ops {
+
+// IEEE 754's: the product is exact, and the sum is rounded.
+__device__ __forceinline__ float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+
+__device__ __forceinline__ double fma(double a, double b, double c) { return ::fma(a, b, c); }
+
+}  // namespace ops
+//@end
+
 //@section sqrt
 namespace ops {
 

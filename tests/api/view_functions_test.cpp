@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "api/drawn_views.hpp"
 #include "support/as_written.hpp"
+#include "support/large_windows.hpp"
 #include "support/neighbour_views.hpp"
 #include "support/view_functions.hpp"
 #include "support/wrap_cases.hpp"
@@ -22,6 +24,10 @@ namespace {
 
 TEST(ViewFunctions, RandomCasesAgreeWithTheirDefinitions) {
   expect_definitions(test_seed(2027), 20'000, draw_view_function, view_functions(), 20'000 / 50);
+}
+
+TEST(ViewFunctions, LargeWindowsAgreeWithTheirDefinitions) {
+  expect_definitions(test_seed(2720), 1'000, draw_large_windows, large_windows(), 1'000 / 8);
 }
 
 TEST(ViewFunctions, ViewsSideBySideAgreeWithTheirDefinitions) {
@@ -105,7 +111,16 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
          "a window reaches over 3 elements, dimension 1 has 2: the shape is [4, 2, 5]");
   expect("max_pool1d(x, 2, dilation=3)", {{3}}, "'window(x, -1, 2, 2, 3)[0]': a window reaches over 4 elements");
   expect("max_pool2d(x, (2, 2, 2))", {{4, 4}}, "'kernel_size' of 'max_pool2d' is one number or 2, found 3");
-  expect("avg_pool2d(x, 9)", {{16, 16}}, "windows of 'avg_pool2d' have at most 64 elements");
+  expect("avg_pool2d(x, 9, 1, 4)", {{16, 16}},
+         "windows of 'avg_pool2d' that may step outside the input, by 'padding' or 'ceil_mode', have at most 64 "
+         "elements; these have 81");
+  expect("max_pool2d(x, 9)", {{16, 8}}, "a window reaches over 9 elements, dimension 1 has 8");
+  expect("max_pool2d(softmax(x, 1), 9)", {{16, 16}}, "there is a reduction before it");
+  expect("max_pool2d(pad(x, (1, 1)), 9)", {{16, 16}}, "elements do not exist, since it is padded or joined");
+  expect("unfold(x, 1, 3, 1)", {{4}}, "there is no dimension 1");
+  expect("unfold(x, 0, 5, 1)", {{4}}, "a window reaches over 5 elements, dimension 0 has 4: the shape is [4]");
+  expect("unfold(x, 0, 2, 0)", {{4}}, "'unfold' takes a size and a step of at least 1, found 2 and 0");
+  expect("max_pool1d(x, 100, 1, 0, 0)", {{400}}, "takes a dilation of 1 to 2^30, found 0");
   expect("max_pool1d(x, 0)", {{4}}, "'kernel_size' of 'max_pool1d' is at least 1, found 0");
   expect("avg_pool2d(x, 2, divisor_override=0)", {{4, 4}},
          "'divisor_override' of 'avg_pool2d' is one number that is not 0");
@@ -267,6 +282,33 @@ TEST(ViewFunctions, RopeInPlace) {
   Engine engine(Device::cpu());
   engine.launch(as_written("rope(q, cos, sin)"), nullptr, std::span(&out, 1), in);
   EXPECT_EQ(q, (std::vector<float>{1 * 2 - 3 * 5, 2 * 3 - 4 * 7, 3 * 2 + 1 * 5, 4 * 3 + 2 * 7}));
+}
+
+// As it is defined: one product of each sum is not rounded. Behind the statistic of a row as well, here of ones.
+TEST(ViewFunctions, RopeRoundsOneProductOfTwo) {
+  const std::vector<float> q = {0.1F, 0.3F, -0.7F, 0.9F};
+  const std::vector<float> cosines = {0.6F, 0.8F};
+  const std::vector<float> sines = {0.8F, 0.6F};
+  const std::array<TensorView, 3> in = {TensorView(q.data(), DType::f32, {1, 4}),
+                                        TensorView(cosines.data(), DType::f32, {2}),
+                                        TensorView(sines.data(), DType::f32, {2})};
+  Engine engine(Device::cpu());
+  for (const bool pairs : {false, true}) {
+    std::vector<float> wanted(4);
+    for (std::size_t k = 0; k < 2; ++k) {
+      const std::size_t first = pairs ? 2 * k : k;
+      const std::size_t second = pairs ? 2 * k + 1 : k + 2;
+      wanted[first] = std::fma(q[first], cosines[k], -(q[second] * sines[k]));
+      wanted[second] = std::fma(q[second], cosines[k], q[first] * sines[k]);
+    }
+    for (const std::string x : {"q", "q * amax(q * 0 + 1, -1, true)"}) {
+      std::vector<float> found(4);
+      const OutputView out(found.data(), DType::f32, {1, 4});
+      const std::string text = "rope(" + x + ", cos, sin" + (pairs ? ", interleaved=true)" : ")");
+      engine.launch(as_written(text), nullptr, std::span(&out, 1), in);
+      EXPECT_EQ(found, wanted) << text;
+    }
+  }
 }
 
 // What follows the producer in problems of KernelBench level 2, at their sizes: one kernel that reads each element

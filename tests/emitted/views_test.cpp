@@ -16,9 +16,11 @@
 #include "emitted/workshop.hpp"
 #include "support/copy_cases.hpp"
 #include "support/index_functions.hpp"
+#include "support/large_windows.hpp"
 #include "support/neighbour_views.hpp"
 #include "support/nested_functions.hpp"
 #include "support/row_view_functions.hpp"
+#include "support/view_case_file.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
 #include "support/wrap_cases.hpp"
@@ -73,6 +75,30 @@ TEST(EmittedViews, IndicesAgreeWithTheirDefinitions) { run_cases(kCases, test_se
 
 TEST(EmittedViews, RowsReadThroughViewsAgreeWithTheirDefinitions) {
   run_cases(kCases / 4, test_seed(2811), draw_row_view_function, true);
+}
+
+TEST(EmittedViews, LargeWindowsAgreeWithTheirDefinitions) {
+  run_cases(kCases / 2, test_seed(2721), draw_large_windows);
+}
+
+// Those that PyTorch is the oracle of: python/tests/support/view_cases_emitted.py writes the file.
+TEST(EmittedViews, CasesOfAFileAreWhatItSays) {
+  const char* const path = std::getenv("EPIFUSE_VIEW_CASES");
+  if (path == nullptr) GTEST_SKIP() << "EPIFUSE_VIEW_CASES names no file";
+  const std::vector<ViewCase> cases = read_view_cases(path);
+  std::vector<std::unique_ptr<PlacedViewCase>> placed;
+  std::vector<Emitted> launches;
+  for (const ViewCase& test : cases) {
+    auto memory = std::make_unique<PlacedViewCase>(test);
+    EXPECT_TRUE(is_planned(*memory)) << test.text << " is refused";
+    if (!is_planned(*memory)) continue;
+    launches.push_back({memory->tail(), memory->outputs(), memory->inputs()});
+    placed.push_back(std::move(memory));
+  }
+  const auto problems = run_emitted(launches);
+  for (std::size_t i = 0; i < placed.size(); ++i)
+    EXPECT_EQ(problems[i].value_or(placed[i]->judge()), "") << placed[i]->tail().str();
+  std::printf("%zu of %zu cases of a file ran\n", placed.size(), cases.size());
 }
 
 TEST(EmittedViews, NestedReductionsAgreeWithTheirDefinitions) {

@@ -11,6 +11,7 @@
 #include "gpu/device.hpp"
 #include "plan/bind/space.hpp"
 #include "support/index_functions.hpp"
+#include "support/large_windows.hpp"
 #include "support/neighbour_views.hpp"
 #include "support/nested_functions.hpp"
 #include "support/row_view_functions.hpp"
@@ -85,6 +86,7 @@ TEST_F(Views, AgreeWithArrays) { expect_definitions(test_seed(2713), draw_view_c
 TEST_F(Views, OfFunctionsAgreeWithTheirDefinitions) { expect_definitions(test_seed(2714), draw_view_function); }
 TEST_F(Views, AtIndicesAgreeWithTheirDefinitions) { expect_definitions(test_seed(2715), draw_index_function); }
 TEST_F(Views, OfRowsAgreeWithTheirDefinitions) { expect_definitions(test_seed(2716), draw_row_view_function); }
+TEST_F(Views, OfLargeWindowsAgreeWithTheirDefinitions) { expect_definitions(test_seed(2722), draw_large_windows); }
 TEST_F(Views, OfNestedReductionsAgreeWithTheirDefinitions) {
   expect_definitions(test_seed(2728), draw_nested_function);
 }

@@ -69,6 +69,8 @@ TEST(Accuracy, AnIntervalOfArgumentsMayHaveAFormulaOfItsOwn) {
   EXPECT_EQ(formula_of("gelu", "gelu(tanh(x))", DType::f32, DType::f32), "gelu_unit");
   EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, -0.5, 1))", DType::f32, DType::f32), "gelu_unit");
   EXPECT_EQ(formula_of("gelu", "gelu(sigmoid(x))", DType::f32, DType::f32), "gelu_unit") << "the cheaper of two";
+  EXPECT_EQ(formula_of("gelu", "gelu(fma(tanh(x), 0.25, 0.5))", DType::f32, DType::f32), "gelu_unit");
+  EXPECT_EQ(formula_of("gelu", "gelu(fma(tanh(x), 0.25, 0.9))", DType::f32, DType::f32), "gelu_positive");
   EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, -2, 2))", DType::f32, DType::f32), "");
   EXPECT_EQ(formula_of("gelu", "gelu(minimum(x, 0))", DType::f32, DType::f32), "");
   EXPECT_EQ(formula_of("gelu", "gelu(clamp(x, 0.5, -2))", DType::f32, DType::f32), "") << "that is -2";

@@ -110,9 +110,7 @@ std::optional<std::string> judge_tensors(const Case& test, const Memory& before,
   return std::nullopt;
 }
 
-bool is_tiny(const Range& range, double floor) {
-  return range.has_number() && std::fabs(range.low) < floor && std::fabs(range.high) < floor;
-}
+bool is_sum(const Definition& d) { return d.name == "add" || d.name == "sub" || d.name == "fma"; }
 
 // Something is added to, or subtracted from, the value of a function.
 bool sums_functions(const Chain& chain) {
@@ -121,8 +119,7 @@ bool sums_functions(const Chain& chain) {
     const Step& step = chain.steps[i];
     const bool given =
         std::ranges::any_of(step.args, [&](int arg) { return inexact[static_cast<std::size_t>(arg)] != 0; });
-    if (step.kind == Step::Kind::op && given && (step.definition->name == "add" || step.definition->name == "sub"))
-      return true;
+    if (step.kind == Step::Kind::op && given && is_sum(*step.definition)) return true;
     inexact[i] = given || (step.kind == Step::Kind::op && has_cheaper_form(*step.definition)) ? 1 : 0;
   }
   return false;
@@ -304,9 +301,10 @@ std::optional<std::string> judge(const Case& test, const Memory& before, Memory&
       if (accepts(expected[i], type, found)) continue;
       if (slack_of(type, compute) == Slack{}) return mismatch(test, walker, i, values, expected[i], found);
       // Cheaper formulas: within 1 ulp of the type, but where a sum may cancel, which shows any error, and near the
-      // least numbers.
+      // least numbers. A function's value there may be 0, and stays it whatever it is multiplied with.
       const Range wide = loose[i].evaluate(values)[i];
-      const bool within_ulp = !sums && !is_tiny(expected[i], slack_of(type, compute).floor);
+      const double floor = slack_of(type, compute).floor;
+      const bool within_ulp = !sums && !expected[i].is_below(floor) && !exact.has_function_below(floor);
       if (!accepts(wide, type, found) || (within_ulp && !accepts(expected[i], type, found, 1)))
         return mismatch(test, walker, i, values, within_ulp ? expected[i] : wide, found);
     }

@@ -157,6 +157,7 @@ std::vector<Definition> arithmetic() {
       either_zero(exact2("minimum", kMinimum)),
       either_zero(exact2("maximum", kMaximum)),
       with_defaults(either_zero(exact3("clamp", kClamp)), {-kInf, kInf}),
+      exact3("fma", [](auto a, auto b, auto c) { return std::fma(a, b, c); }),
       number_only(exact1("floor", [](auto a) { return std::floor(a); })),
       number_only(exact1("ceil", [](auto a) { return std::ceil(a); })),
       number_only(exact1("round", [](auto a) { return std::nearbyint(a); })),

@@ -252,7 +252,7 @@ bool product_may_be_nan(const Args& args) {
 
 Range bound_monotone(const Definition& d, const Args& args, Compute compute) {
   Range out = over_corners(d, args, d.turning, compute);
-  if (d.name == "mul" && product_may_be_nan(args)) out.nan = true;
+  if ((d.name == "mul" || d.name == "fma") && product_may_be_nan(args)) out.nan = true;
   if (d.name == "leaky_relu" && product_may_be_nan(args)) out.nan = true;
   // elu(0, alpha=inf) is inf * 0 in the formula and 0 in PyTorch.
   if (d.name == "elu" && args[0].contains_zero() &&
@@ -395,6 +395,15 @@ std::span<const Range> Oracle::evaluate(std::span<const double> inputs) {
     results_[i] = value_as(chain_.results[i], compute_);
   }
   return results_;
+}
+
+bool Oracle::has_function_below(double size) const {
+  for (std::size_t i = 0; i < chain_.steps.size(); ++i) {
+    const Step& step = chain_.steps[i];
+    const bool is_function = step.kind == Step::Kind::op && has_cheaper_form(*step.definition);
+    if (is_function && values_[i].is_below(size) && !(values_[i].low == 0 && values_[i].high == 0)) return true;
+  }
+  return false;
 }
 
 namespace {

@@ -56,6 +56,8 @@ class Oracle {
 
   /// The chain's results for these inputs, which are numbers of the compute type. Valid until the next call.
   std::span<const Range> evaluate(std::span<const double> inputs);
+  /// Whether a function of which there are cheaper formulas gave less than that for the same inputs, but not 0.
+  bool has_function_below(double size) const;
 
  private:
   Range step_value(const Step& step, std::span<const double> inputs, Compute compute) const;

@@ -38,6 +38,8 @@ struct Range {
   /// Of a point: its value, NaN included.
   double value() const noexcept { return has_number() ? low : std::numeric_limits<double>::quiet_NaN(); }
   bool contains_zero() const noexcept { return low <= 0 && high >= 0; }
+  /// Numbers, and all nearer to 0 than `size`.
+  bool is_below(double size) const noexcept { return has_number() && low > -size && high < size; }
   bool is_anything() const noexcept { return nan && std::isinf(low) && std::isinf(high) && low < high; }
 
   static bool below(double a, double b) noexcept { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }

@@ -1,5 +1,5 @@
 // What draws of functions share: a table of the functions, one of which each case is drawn of, and the operands of the
-// case. For view_functions.cpp, index_functions.cpp and row_view_functions.cpp.
+// case. For view_functions.cpp, index_functions.cpp, row_view_functions.cpp and large_windows.cpp.
 #pragma once
 
 #include <cstdint>

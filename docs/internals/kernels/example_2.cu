@@ -156,7 +156,7 @@ __device__ __forceinline__ void run_step(const Params& p, Index vector) {
 // What a producer wrote last is still in the L2 cache: then blocks begin with it.
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
-extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_add_relu_f16_f16_657781(const Params p) {
+extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_add_relu_f16_f16_249dcb(const Params p) {
   const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
   run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

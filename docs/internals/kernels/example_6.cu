@@ -235,7 +235,7 @@ __device__ __forceinline__ void run_step(const Params& p, Index vector) {
 // What a producer wrote last is still in the L2 cache: then blocks begin with it.
 __device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
 
-extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_cb14c2(const Params p) {
+extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_dfae41(const Params p) {
   const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
   run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

@@ -653,7 +653,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
   });
 }
 
-extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_group_norm_mul_add_f16_f16_7e7280(const __grid_constant__ Params p) {
+extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_group_norm_mul_add_f16_f16_49cfb6(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];

@@ -747,7 +747,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   run_pass(p, place, rows, shared, share.tile, share.chunk, share.pass, signals);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_group_norm_mul_add_f32_f32_607102(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 4) epifuse_split_group_norm_mul_add_f32_f32_b88362(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   run_rows(p, shared);
 }

@@ -798,7 +798,7 @@ __device__ __forceinline__ void run_chunk(const Params& p, Shared& shared, const
   }
 }
 
-extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_group_norm_mul_add_f16_f16_1ca0fc(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(512, 2) epifuse_split_resident_group_norm_mul_add_f16_f16_30c156(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
   alignas(128) extern __shared__ Chunk16 staged[];

@@ -404,7 +404,7 @@ __device__ __forceinline__ void reduce(const Place& place, Held (&held)[kSteps],
   for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f16_f16_4fbc91(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f16_f16_92d6fb(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));

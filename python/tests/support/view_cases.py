@@ -1,7 +1,8 @@
 """Views, windows, indices and positions beside PyTorch: drawn shapes, arguments and types, results and gradients. Hypothesis draws the cases and
 shrinks what fails.
 
-`python python/tests/support/view_cases.py --cases 20000 --seed 1 tests/reports/views.json` draws so many, prints the seed, and writes the report;
+`python python/tests/support/view_cases.py --cases 20000 --seed 1 tests/reports/views.json` draws so many, prints the seed, and writes the report; with
+`--emitted build-ci/tests/emitted/emitted_test` also of some 2000 as emitted text (view_cases_emitted.py);
 test_view_cases.py draws some of each operation."""
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ REASONS = {
     "several kernels": "cannot be one kernel",
     "read as one": "is needed as one here",
     "dimensions": "more than 8 different dimensions",
+    "unfold": "adds up windows whose elements are a dimension",
     "fewer chunks": "does not exist: dimension",  # the gradient names each chunk, of which there are fewer than asked for
 }
 
@@ -247,6 +249,29 @@ def lp_pools(draw: Draw, dtype: torch.dtype) -> Case:
     )
 
 
+def large_windows(draw: Draw, dtype: torch.dtype) -> Case:
+    """Of more elements than are taken apart, and windows as a dimension."""
+    rank = draw(st.integers(1, 2))
+    size = [draw(st.integers(65, 80))] if rank == 1 else [draw(st.integers(7, 9)), draw(st.integers(10, 11))]
+    stride = size if draw(st.booleans()) else [draw(st.integers(1, 12)) for _ in size]
+    shape = [*a_shape(draw, 2, 2, 2), *(one + draw(st.integers(0, 2 * one)) for one in size)]
+    dim, step = draw(st.integers(-4, -1)) if rank == 2 else -1, stride[0]
+    x, how = numbers(draw, shape, dtype), f"{listed(size)}, {listed(stride)}"
+    length = draw(st.integers(1, shape[dim]))
+    step = length if draw(st.booleans()) else step
+    pools = getattr(F, f"max_pool{rank}d"), getattr(F, f"avg_pool{rank}d")
+    text, function = draw(
+        st.sampled_from(
+            [
+                (f"max_pool{rank}d(x, {how})", lambda x: pools[0](x, size, stride)),
+                (f"avg_pool{rank}d(x, {how})", lambda x: pools[1](x, size, stride)),
+                (f"unfold(x, {dim}, {length}, {step})", lambda x: x.unfold(dim, length, step)),
+            ]
+        )
+    )
+    return Case(text, function, {"x": x})
+
+
 def adaptive_pools(draw: Draw, dtype: torch.dtype) -> Case:
     rank = draw(st.integers(1, 3))
     sizes = [draw(st.integers(1, 3)) for _ in range(rank)]
@@ -349,6 +374,7 @@ OPERATIONS: dict[str, Callable[[Draw, torch.dtype], Case]] = {
         max_pools,
         avg_pools,
         lp_pools,
+        large_windows,
         adaptive_pools,
         single_windows,
         indices,
@@ -446,7 +472,7 @@ def judge_gradient(case: Case, exact: dict[str, torch.Tensor]) -> str:
 # ---- many
 
 
-def run(operation: str, count: int, seed: int) -> tuple[collections.Counter, str | None]:
+def run(operation: str, count: int, seed: int, judged: Callable[[Case], str] = judge) -> tuple[collections.Counter, str | None]:
     """So many cases: how often each outcome, and the smallest case that hypothesis finds where one fails."""
     outcomes: collections.Counter = collections.Counter()
 
@@ -460,7 +486,7 @@ def run(operation: str, count: int, seed: int) -> tuple[collections.Counter, str
     )
     @hypothesis.given(cases(operation))
     def one(case: Case) -> None:
-        outcomes[judge(case)] += 1
+        outcomes[judged(case)] += 1
 
     try:
         one()
@@ -474,6 +500,8 @@ def main() -> int:
     parser.add_argument("report", type=pathlib.Path, help="the JSON file to write")
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--emitted", type=pathlib.Path, help="the test that runs some of them as emitted text, too: emitted_test")
+    parser.add_argument("--emitted-cases", type=int, default=2_100)
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     root = pathlib.Path(__file__).resolve().parents[3]
@@ -501,6 +529,11 @@ def main() -> int:
         "by_operation": by_operation,
         "failures": failures,
     }
+    if given.emitted is not None:
+        import view_cases_emitted  # it imports this file
+
+        report["emitted"] = view_cases_emitted.report(given.emitted, given.emitted_cases, given.seed)
+        failures.update(dict.fromkeys(report["emitted"]["failures"], "as emitted text"))
     given.report.write_text(json.dumps(report, indent=1) + "\n")
     print(report["cases"], "cases;", report["outcomes"], f"{len(failures)} operations differ")
     return 1 if failures else 0

@@ -63,6 +63,11 @@ Error worst(const Error& a, const Error& b) {
 Error sum(const Error& a, const Error& b) {
   return {std::max(a.relative, b.relative), a.absolute + b.absolute, a.total + b.total};
 }
+// Of factors of at most these sizes.
+Error product(const Error& a, const Error& b, double left, double right) {
+  return {a.relative + b.relative, times(a.absolute, right) + times(b.absolute, left),
+          times(a.total, right) + times(b.total, left)};
+}
 // After a jump nothing is known.
 Error lost(const Error& e) { return e.is_exact() ? Error{} : Error{kUnbounded, kUnbounded, kUnbounded}; }
 
@@ -114,7 +119,7 @@ class ErrorAnalysis {
       }
       // Not of sums, whose relative error counts from their terms.
       const Op op = program_.nodes()[i].op;
-      if (op != Op::add && op != Op::sub && ir::is_elementwise(op))
+      if (op != Op::add && op != Op::sub && op != Op::fma && ir::is_elementwise(op))
         e.total = std::min(e.total, times(e.relative, interval(static_cast<Value>(i)).size()) + e.absolute);
       errors_[i] = e;
     }
@@ -137,12 +142,10 @@ class ErrorAnalysis {
       case Op::add:
       case Op::sub:
         return sum(a, b);
-      case Op::mul: {
-        const double left = interval(value(0)).size();
-        const double right = interval(value(1)).size();
-        return {a.relative + b.relative, times(a.absolute, right) + times(b.absolute, left),
-                times(a.total, right) + times(b.total, left)};
-      }
+      case Op::mul:
+        return product(a, b, interval(value(0)).size(), interval(value(1)).size());
+      case Op::fma:
+        return sum(product(a, b, interval(value(0)).size(), interval(value(1)).size()), c);
       case Op::div: {
         const Interval by = interval(value(1));
         const double factor = 1 / by.least();

@@ -44,6 +44,11 @@ Interval interval_of_type(DType type) {
   }
 }
 
+Interval product(const Interval& a, const Interval& b) {
+  const double size = times(a.size(), b.size());
+  return {a.low >= 0 && b.low >= 0 ? 0 : -size, size};
+}
+
 }  // namespace
 
 Intervals::Intervals(const ir::Program& program, const KernelClass& kernel)
@@ -116,9 +121,11 @@ Interval Intervals::interval_of(const Node& node) const {
       const Node& by = program_.node(unshaped(program_, node.args[1]));
       return is_softmax_sum(node.args[1]) && same(by.args[0], node.args[0]) ? Interval{0, 1} : Interval{};
     }
-    case Op::mul: {
-      const double size = times(at(0).size(), at(1).size());
-      return {at(0).low >= 0 && at(1).low >= 0 ? 0 : -size, size};
+    case Op::mul:
+      return product(at(0), at(1));
+    case Op::fma: {
+      const Interval terms = product(at(0), at(1));
+      return {terms.low + at(2).low, terms.high + at(2).high};
     }
     case Op::mean:
     case Op::amax:

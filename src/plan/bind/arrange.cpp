@@ -14,9 +14,9 @@ using Given = DimensionMap::Given;
 
 bool is_for(const ViewStep& step, const Dims& now) {
   if (const auto* shape = std::get_if<Dims>(&step)) return element_count(*shape) == element_count(now);
-  if (std::holds_alternative<Indexed>(step) || std::holds_alternative<Repeated>(step)) return false;
-  const auto& taken = std::get<DimensionMap>(step).taken;
-  return std::ranges::equal(taken, now, {}, &Taken::count);
+  if (std::holds_alternative<Unfolded>(step)) return true;
+  const auto* const map = std::get_if<DimensionMap>(&step);
+  return map != nullptr && std::ranges::equal(map->taken, now, {}, &Taken::count);
 }
 
 std::optional<ir::Value> arranged(ir::Builder& builder, ir::Value made, Dims& now, const ViewStep& step) {
@@ -24,6 +24,7 @@ std::optional<ir::Value> arranged(ir::Builder& builder, ir::Value made, Dims& no
     now = *shape;
     return builder.view(made, ir::numbered_view(ir::View::Kind::reshape, {shape->begin(), shape->end()}));
   }
+  if (std::holds_alternative<Unfolded>(step)) return std::nullopt;
   const auto& map = std::get<DimensionMap>(step);
   for (std::size_t d = 0; d < map.taken.size(); ++d) {
     if (map.taken[d] != Taken{0, 1, now[static_cast<int>(d)]}) return std::nullopt;

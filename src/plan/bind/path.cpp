@@ -122,6 +122,12 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
                              repeated->shape[repeated->dimension]});
       continue;
     }
+    if (const auto* unfolded = std::get_if<Unfolded>(&step)) {
+      constexpr std::int64_t kUnfolded = -3000;
+      key.insert(key.end(), {kUnfolded, unfolded->dimension, unfolded->step});
+      key.insert(key.end(), unfolded->shape.begin(), unfolded->shape.end());
+      continue;
+    }
     const auto& map = std::get<DimensionMap>(step);
     key.push_back(static_cast<std::int64_t>(map.taken.size() * 100 + map.given.size()));
     for (const Taken& taken : map.taken)
@@ -266,6 +272,18 @@ bool Strided::apply(const Repeated& repeated) {
   return true;
 }
 
+bool Strided::apply(const Unfolded& unfolded) {
+  const Dimension from = dimensions[static_cast<std::size_t>(unfolded.dimension)];
+  if (!from.is_plain() || from.indexed) return false;
+  Dimension& windows = dimensions[static_cast<std::size_t>(unfolded.dimension)];
+  windows.extent = unfolded.shape[unfolded.dimension];
+  // Of one window any stride will do.
+  if (windows.extent == 1 || __builtin_mul_overflow(from.stride, unfolded.step, &windows.stride)) windows.stride = 0;
+  dimensions.push_back(from);
+  dimensions.back().extent = unfolded.shape[unfolded.shape.size() - 1];
+  return true;
+}
+
 bool Strided::apply(const Dims& shape) {
   std::vector<Dimension> old;
   for (const Dimension& d : dimensions) {
@@ -312,6 +330,8 @@ bool follow(Strided& strided, const Steps& steps) {
       return false;
     if (const auto* repeated = std::get_if<Repeated>(&steps[i]); repeated != nullptr && !strided.apply(*repeated))
       return false;
+    if (const auto* unfolded = std::get_if<Unfolded>(&steps[i]); unfolded != nullptr && !strided.apply(*unfolded))
+      return false;
   }
   return true;
 }
@@ -321,7 +341,8 @@ namespace {
 // Where the dimensions of a value go that is broadcast and then read through `steps`. Nothing where these take elements
 // of them, split or merge them.
 std::optional<DimensionMap> places_of(const Dims& own, const Dims& all, const Steps& steps) {
-  if (std::ranges::find(all, 0) != all.end()) return std::nullopt;
+  const auto is_unfolded = [](const ViewStep& step) { return std::holds_alternative<Unfolded>(step); };
+  if (std::ranges::find(all, 0) != all.end() || std::ranges::any_of(steps, is_unfolded)) return std::nullopt;
   // Dimensions are told apart by their strides in a dense tensor.
   Strided strided;
   const Dims strides = row_major(own);
@@ -439,6 +460,9 @@ std::string text_of(const std::string& name, const Dims& shape, const Steps& ste
       text = text_of(text, *indexed);
     } else if (const auto* repeated = std::get_if<Repeated>(&step)) {
       text = text_of(text, *repeated);
+    } else if (const auto* unfolded = std::get_if<Unfolded>(&step)) {
+      text = fmt::format("unfold({}, {}, {}, {})", text, unfolded->dimension,
+                         unfolded->shape[unfolded->shape.size() - 1], unfolded->step);
     } else {
       std::string sizes = to_string(std::get<Dims>(step));
       text = fmt::format("reshape({}, ({}))", text, sizes.substr(1, sizes.size() - 2));

@@ -70,6 +70,8 @@ struct Strided {
   bool apply(const Indexed& indexed, std::size_t step);
   /// False for a dimension that is rolled, read at indices, or repeated at steps of more than one.
   bool apply(const Repeated& repeated);
+  /// False for a dimension of which some elements do not exist, or that is rolled, read at indices or repeated.
+  bool apply(const Unfolded& unfolded);
   /// In row-major order. False where that would take a copy, or would split or merge a dimension that is bounded.
   bool apply(const Dims& shape);
 };

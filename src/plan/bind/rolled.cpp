@@ -87,8 +87,8 @@ std::optional<Steps> steps_below(const Roll& roll, const Dims& shape, const Step
   map.taken[d] = {-(roll.shift % extent), 1, extent};
   map.taken[d].period = extent;
   const auto is_late = [&](const ViewStep& step) {
-    return std::holds_alternative<Indexed>(step) || std::holds_alternative<Repeated>(step) ||
-           (std::holds_alternative<DimensionMap>(step) && &step != steps.data());
+    const bool is_map = std::holds_alternative<DimensionMap>(step);
+    return is_map ? &step != steps.data() : !std::holds_alternative<Dims>(step);
   };
   if (std::ranges::any_of(steps, is_late)) return std::nullopt;
   Steps then = steps;

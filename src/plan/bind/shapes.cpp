@@ -382,6 +382,7 @@ class Inference {
       if (!only_shapes_ && !same_axis(whole(arg), whole(result))) refuse_split(node, element_count(arg.shape));
       return result;
     }
+    if (const auto* unfolded = std::get_if<Unfolded>(&step)) return fresh(unfolded->shape);
     const auto& map = std::get<DimensionMap>(step);
     for (const DimensionMap::Given& given : map.given) {
       const bool is_whole =

@@ -149,6 +149,20 @@ DimensionMap windowed(const Resolving& r) {
   return map;
 }
 
+Unfolded unfolded(const Resolving& r) {
+  const int d = r.dimension(r.view.numbers[0]);
+  const std::int64_t extent = r.shape[d];
+  const std::int64_t size = r.view.numbers[1];
+  if (size > extent) {
+    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}: the shape is {}", r.text(),
+         size, d, extent, to_string(r.shape));
+  }
+  Unfolded made{d, r.view.numbers[2], r.shape};
+  made.shape[d] = (extent - size) / made.step + 1;
+  made.shape.push_back(size);
+  return made;
+}
+
 // Elements before and behind each of the last dimensions.
 DimensionMap padded(const Resolving& r) {
   const std::vector<std::int64_t>& numbers = r.view.numbers;
@@ -336,6 +350,8 @@ ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of) {
       return padded(r);
     case ir::View::Kind::roll:
       return rolled(r);
+    case ir::View::Kind::unfold:
+      return unfolded(r);
     case ir::View::Kind::reshape:
       break;
   }
@@ -346,6 +362,7 @@ Dims shape_of(const ViewStep& step) {
   if (const auto* shape = std::get_if<Dims>(&step)) return *shape;
   if (const auto* indexed = std::get_if<Indexed>(&step)) return indexed->shape;
   if (const auto* repeated = std::get_if<Repeated>(&step)) return repeated->shape;
+  if (const auto* unfolded = std::get_if<Unfolded>(&step)) return unfolded->shape;
   Dims shape;
   for (const Given& given : std::get<DimensionMap>(step).given) shape.push_back(given.extent);
   return shape;

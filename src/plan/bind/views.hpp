@@ -79,9 +79,17 @@ struct Repeated {
   friend bool operator==(const Repeated&, const Repeated&) = default;
 };
 
-/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, at indices, or
-/// repeated.
-using ViewStep = std::variant<DimensionMap, Dims, Indexed, Repeated>;
+/// Windows along a dimension take its place, `step` elements apart. Their elements are the result's last dimension.
+struct Unfolded {
+  int dimension = 0;
+  std::int64_t step = 1;
+  Dims shape;  ///< of the result
+  friend bool operator==(const Unfolded&, const Unfolded&) = default;
+};
+
+/// One thing to do with a value's elements: by dimension, the shape that they have in row-major order, at indices,
+/// repeated, or in windows.
+using ViewStep = std::variant<DimensionMap, Dims, Indexed, Repeated, Unfolded>;
 
 /// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of`
 /// stands for, as written.
