@@ -12,6 +12,7 @@
 #include "codegen/reduction/column_sums.hpp"
 #include "codegen/reduction/passes.hpp"
 #include "codegen/reduction/stages.hpp"
+#include "codegen/reduction/written.hpp"
 #include "codegen/source.hpp"
 #include "plan/planning.hpp"
 
@@ -66,6 +67,7 @@ class ReductionEmitter {
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
                                                          : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
+    if (has_written()) prelude_.require("written");
     if (has_segments() && !has_segment_means()) {
       const bool is_held = reduction_.is_resident();
       if (is_held && !reduction_.reduces_segments_by_lanes())
@@ -117,6 +119,7 @@ class ReductionEmitter {
   bool has_grid_reduction() const { return reduction_.structure.grid != 0; }
   bool has_segments() const { return reduction_.structure.has_segments(); }
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
+  bool has_written() const { return reduction_.structure.has_written(); }
   bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
   // Rows are multiples of a vector, and their vectors begin with them: where an operand moves a vector in one access.
@@ -242,6 +245,7 @@ class ReductionEmitter {
     add("kHasHoisted", passes_.hoists(), "loop-invariant operands of the last pass");
     add("kHasRowResults", has_row_results(), "results of one element per row");
     add("kHasGrid", has_grid_reduction(), "grid reductions");
+    add("kHasWritten", has_written(), "results that have other elements than rows");
     add("kKnownFull", knows_full_vectors(),
         "a vector is in bounds and lies in one line: its position says nothing else");
     add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
@@ -300,6 +304,7 @@ class ReductionEmitter {
     out += shared();
     out += write_pass();
     out += stages_.write_rows();
+    if (has_written()) out += WrittenElements(program_, kernel_, input_kinds_, chain_).function();
     if (has_grid_reduction()) out += stages_.write_grid();
     if (reduction_.columns) out += columns_.combine() + columns_.write_column();
     sections_ = prelude_.take();
