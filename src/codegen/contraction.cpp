@@ -48,7 +48,8 @@ void Contraction::inline_argument(Value value) {
 // Computed by this pass for one other node.
 bool Contraction::is_inner(Value value) const {
   const auto i = static_cast<std::size_t>(chain_.unshaped(value));
-  return computed_[i] && uses_[i] == 1 && chain_.role(value).scope == Scope::element;
+  const Scope scope = chain_.role(value).scope;
+  return computed_[i] && uses_[i] == 1 && (scope == Scope::element || scope == Scope::written);
 }
 
 // The same for a vector, so that what is computed of such numbers alone is computed once for it.

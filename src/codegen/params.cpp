@@ -159,6 +159,11 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
   if (const plan::ReductionClass* reduction = kernel.reduction()) {
     index("rows", "elements of the outer parallel dimensions", [](const Plan& plan) { return plan.rows; });
     index("row_length", "elements of a row", [](const Plan& plan) { return plan.row_length; });
+    if (reduction->structure.has_written()) {
+      fields.push_back(
+          {FieldKind::written_extents, "Space", "written_space", "of what is written in place of rows' elements"});
+      index("written_length", "elements of that, for each row", [](const Plan& plan) { return plan.written_length; });
+    }
     if (reduction->structure.has_segments()) {
       if (reduction->reduces_segments_by_lanes()) {
         index("segment_lanes_log2", "of the lanes that reduce one segment", [](const Plan& plan) {
@@ -312,6 +317,7 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
         count = 2;
         break;
       case FieldKind::extents_and_divisors:
+      case FieldKind::written_extents:
         count = 3 * dimensions;
         break;
       case FieldKind::wraps:
@@ -372,8 +378,10 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
     std::byte* at = params + place.offset;
     switch (place.kind) {
       case FieldKind::strides: {
-        const auto& strided_operands = place.of_output ? plan.space.outputs : plan.space.inputs;
-        const plan::StridedOperand& strided = strided_operands[place.operand];
+        const plan::KernelClass& kernel = plan.kernel_class;
+        const plan::Space& space =
+            plan::space_of(plan, (place.of_output ? kernel.outputs : kernel.inputs)[place.operand]);
+        const plan::StridedOperand& strided = (place.of_output ? space.outputs : space.inputs)[place.operand];
         for (int d = 0; d < coordinates_; ++d)
           put_index(at, by_quotients_ ? plan::stride_of_quotient(strided, plan.space, d)
                                       : strided.strides[static_cast<std::size_t>(d)]);
@@ -411,9 +419,12 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
         break;
       }
       case FieldKind::extents_and_divisors:
-        for (const std::int64_t extent : plan.space.extents) put_index(at, extent);
-        for (const std::int64_t extent : plan.space.extents) put_divisor(at, extent);
+      case FieldKind::written_extents: {
+        const plan::Space& space = place.kind == FieldKind::written_extents ? plan.written : plan.space;
+        for (const std::int64_t extent : space.extents) put_index(at, extent);
+        for (const std::int64_t extent : space.extents) put_divisor(at, extent);
         break;
+      }
       default:
         put(at, offset_of(plan.workspace, place.use, place.stage));
     }

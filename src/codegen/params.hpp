@@ -25,6 +25,7 @@ enum class FieldKind : std::uint8_t {
   index,
   divisor,
   extents_and_divisors,
+  written_extents,  // the same of what is written in place of rows' elements
   workspace,
   origin,    // of an operand that is bounded
   distance,  // of a run from its base

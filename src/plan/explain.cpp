@@ -105,7 +105,8 @@ OperandSummary describe(const std::string& name, const TensorView& view, const O
   summary.strides = view.strides;
   summary.access = to_string(operand.access);
   summary.bytes_per_access = size_of(operand.dtype, operand.width);
-  summary.bytes = std::ranges::find(view.shape, 0) == view.shape.end() ? bytes_of(strided, plan.space) : 0;
+  const bool is_empty = std::ranges::find(view.shape, 0) != view.shape.end();
+  summary.bytes = is_empty ? 0 : bytes_of(strided, space_of(plan, operand));
   summary.reads = 1;
   summary.why = why_operand(operand, strided, plan);
   return summary;
@@ -175,33 +176,47 @@ const char* steps_of(const KernelClass& kernel) {
   return kernel.reduction()->is_resident() ? "row" : "round";
 }
 
-// What is read of a row that a thread group holds: which bytes of it, and how far apart rows lie.
+// What is read of a row: which bytes of it, and how far apart rows lie.
 struct RowReach {
   std::size_t input;
   std::int64_t first, last, elements;
   Strides between;
   friend bool operator==(const RowReach&, const RowReach&) = default;
+  // Among the bytes of the other one.
+  bool lies_in(const RowReach& other) const {
+    return input == other.input && first >= other.first && last <= other.last && between == other.between;
+  }
 };
 
 // Nothing for an operand of which some elements do not exist, or which indices find.
-std::optional<RowReach> reach_of_row(const Lowered::Operand& operand, const StridedOperand& strided, const Plan& plan) {
+std::optional<RowReach> reach_of_row(const Lowered& lowered, std::size_t input, const Plan& plan) {
+  const Lowered::Operand& operand = lowered.operands[input];
+  const Space& space = space_of(plan, plan.kernel_class.inputs[input]);
+  const StridedOperand& strided = space.inputs[input];
   if (operand.is_mask || operand.is_index || !strided.used || strided.bounded || !strided.gathers.empty())
     return std::nullopt;
   const std::int64_t size = size_of(strided.dtype, 1);
   RowReach reach{operand.input, operand.offset, operand.offset, 1, {}};
-  for (int d = 0; d < plan.space.rank(); ++d) {
+  for (int d = 0; d < space.rank(); ++d) {
     const auto at = static_cast<std::size_t>(d);
     if (d < plan.kernel_class.reduction()->layout.outer) {
       reach.between[at] = strided.strides[at];
       continue;
     }
     if (strided.strides[at] == 0) continue;
-    const std::int64_t last = strided.strides[at] * (plan.space.extents[d] - 1) * size;
+    const std::int64_t last = strided.strides[at] * (space.extents[d] - 1) * size;
     (last < 0 ? reach.first : reach.last) += last;
-    reach.elements *= plan.space.extents[d];
+    reach.elements *= space.extents[d];
   }
-  const bool is_all = reach.last - reach.first == (reach.elements - 1) * size;
-  return is_all && reach.elements > 1 ? std::optional(reach) : std::nullopt;
+  return reach;
+}
+
+// All bytes between the first and the last.
+std::optional<RowReach> reach_of_dense_row(const Lowered& lowered, std::size_t input, const Plan& plan) {
+  const auto reach = reach_of_row(lowered, input, plan);
+  if (!reach || reach->elements < 2 || plan.kernel_class.inputs[input].written) return std::nullopt;
+  const std::int64_t size = size_of(plan.kernel_class.inputs[input].dtype, 1);
+  return reach->last - reach->first == (reach->elements - 1) * size ? reach : std::nullopt;
 }
 
 // Counts operands once that are other views of the same rows, where a thread group holds a row: their elements come
@@ -210,7 +225,7 @@ void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& p
   if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->is_resident()) return;
   std::vector<std::pair<RowReach, std::string>> seen;
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const auto reach = reach_of_row(lowered.operands[i], plan.space.inputs[i], plan);
+    const auto reach = reach_of_dense_row(lowered, i, plan);
     if (!reach) continue;
     OperandSummary& operand = summary.operands[i];
     const auto same = std::ranges::find(seen, *reach, &std::pair<RowReach, std::string>::first);
@@ -237,6 +252,24 @@ void count_windows_once(PlanSummary& summary, const Lowered& lowered) {
     summary.bytes_read -= operand.bytes - bytes;
     operand.bytes = bytes;
     operand.why += "; what windows share, from a cache";
+  }
+}
+
+// What is written in place of a row's elements is read from rows that were read for their statistics just before.
+void count_rows_read_again(PlanSummary& summary, const Lowered& lowered, const Plan& plan) {
+  if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->structure.has_written()) return;
+  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
+    const auto reach = plan.kernel_class.inputs[i].written ? reach_of_row(lowered, i, plan) : std::nullopt;
+    for (std::size_t k = 0; reach && k < lowered.operands.size(); ++k) {
+      const auto row = reach_of_dense_row(lowered, k, plan);
+      if (!row || !reach->lies_in(*row)) continue;
+      OperandSummary& operand = summary.operands[i];
+      summary.bytes_read -= operand.bytes;
+      summary.bytes_read_again += operand.bytes;
+      operand.bytes = 0;
+      operand.why += fmt::format("; elements of '{}' again, from a cache", summary.operands[k].name);
+      break;
+    }
   }
 }
 
@@ -282,8 +315,8 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.workspace_bytes = plan.workspace.bytes;
   summary.bytes_per_thread = bytes_per_thread(plan);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    summary.operands.push_back(
-        describe(program.operand_text(i), inputs[i], kernel.inputs[i], plan.space.inputs[i], plan));
+    summary.operands.push_back(describe(program.operand_text(i), inputs[i], kernel.inputs[i],
+                                        space_of(plan, kernel.inputs[i]).inputs[i], plan));
     OperandSummary& operand = summary.operands.back();
     summary.bytes_read += operand.bytes;
     if (!kernel.reduction()) continue;
@@ -293,8 +326,8 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
       summary.bytes_read_again += operand.bytes * static_cast<std::uint64_t>(operand.reads - 1);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    summary.operands.push_back(
-        describe(program.result_name(i), outputs[i], kernel.outputs[i], plan.space.outputs[i], plan));
+    summary.operands.push_back(describe(program.result_name(i), outputs[i], kernel.outputs[i],
+                                        space_of(plan, kernel.outputs[i]).outputs[i], plan));
     summary.bytes_written += summary.operands.back().bytes;
     if (kernel.reduction()) add_reason(summary.operands.back(), why_reduction_result(program, plan, i));
     if (const ir::Scatter* scatter = program.scatter_of(i)) {
@@ -317,6 +350,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   if (lowered != nullptr) {
     count_rows_once(summary, *lowered, plan);
     count_windows_once(summary, *lowered);
+    count_rows_read_again(summary, *lowered, plan);
     tell_views(summary, *lowered);
   }
   return summary;

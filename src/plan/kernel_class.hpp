@@ -78,6 +78,7 @@ struct OperandPlan {
   bool aligned =
       false;  ///< contiguous, where rows are divisible: all vectors begin where an access may; else the kernel asks
   bool per_row = false;    ///< reductions, of `index`: the same for all of a row
+  bool written = false;    ///< reductions: of what is written in place of rows' elements, one by one
   bool pads = false;       ///< a result in tiles that are not all full: the kernel writes 0 where they are not
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
   std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
@@ -93,17 +94,12 @@ struct OperandPlan {
   std::string text() const;
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &OperandPlan::dtype},
-                      Field{"", &OperandPlan::access},
-                      Field{"width", &OperandPlan::width},
-                      Field{"aligned", &OperandPlan::aligned},
-                      Field{"per_row", &OperandPlan::per_row},
-                      Field{"pads", &OperandPlan::pads},
-                      Field{"read_only", &OperandPlan::read_only},
-                      Field{"run", &OperandPlan::run},
-                      Field{"strides_of", &OperandPlan::strides_of},
-                      Field{"moves", &OperandPlan::moves},
-                      Field{"unit_step", &OperandPlan::unit_step}};
+    return std::tuple{Field{"", &OperandPlan::dtype},          Field{"", &OperandPlan::access},
+                      Field{"width", &OperandPlan::width},     Field{"aligned", &OperandPlan::aligned},
+                      Field{"per_row", &OperandPlan::per_row}, Field{"written", &OperandPlan::written},
+                      Field{"pads", &OperandPlan::pads},       Field{"read_only", &OperandPlan::read_only},
+                      Field{"run", &OperandPlan::run},         Field{"strides_of", &OperandPlan::strides_of},
+                      Field{"moves", &OperandPlan::moves},     Field{"unit_step", &OperandPlan::unit_step}};
   }
 };
 

@@ -87,6 +87,8 @@ struct Plan {
   // Of kernels with rows.
   std::int64_t rows = 0;              ///< elements of the outer parallel dimensions
   std::int64_t row_length = 0;        ///< elements of a row
+  Space written = {};                 ///< of what is written in place of rows' elements: dimensions as `space` has them
+  std::int64_t written_length = 0;    ///< elements of that for each row
   std::int64_t segments_per_row = 0;  ///< that are reduced on their own
   std::int64_t segment_length = 0;    ///< elements of each
   int segment_lanes = 0;  ///< of a thread group that reduce one, if the class says segments_by_lanes: a power of two
@@ -110,6 +112,11 @@ struct Plan {
 /// Of the tensors' addresses a plan depends on no more than the remainders modulo this, and on which are null. (That
 /// tensors do not overlap is checked besides.)
 inline constexpr std::size_t kAlignmentSeen = kSectorBytes;
+
+/// The space that an operand or a result of the plan's class has its strides in.
+inline const Space& space_of(const Plan& plan, const OperandPlan& operand) {
+  return operand.written ? plan.written : plan.space;
+}
 
 Plan make_plan(const ir::Program& program, std::span<const OutputView> outputs, std::span<const TensorView> inputs,
                Views views = Views::real, const Machine& machine = {});

@@ -197,6 +197,24 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 }
 //@end
 
+//@section written
+// What is written in place of a row's elements, by the threads that share it, once what is known of the row is.
+__device__ __forceinline__ void write_instead(const Params& p, const Uniforms& uniforms, const Place& place, const Row (&rows)[kRows]) {
+#pragma unroll 1
+  for (Index number = place.rank * kGroupThreads + place.thread; number < p.written_length; number += kCluster * kGroupThreads) {
+    Index at[kCoordinates];
+#pragma unroll
+    for (int d = 0; d < kCoordinates; ++d) at[d] = place.at[d];
+    split<kOuter, kReduced>(number, p.written_space, at);
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      if (row_exists(place, k)) write_element(p, uniforms, rows[k], at);
+      at[kCoordinates - 1] += kBeside;  // the next row, where a thread has several
+    }
+  }
+}
+//@end
+
 //@section reduce_held : held_steps
 // One pass over what the thread group holds.
 template <class Stage>
@@ -274,6 +292,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
 //@endif
   end_segments(p, uniforms, place, held, rows, shared);
+//@if kHasWritten
+  write_instead(p, uniforms, place, rows);
+//@endif
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
 //@if kColumnRuns
@@ -515,6 +536,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
   write_staged(p, uniforms, place, 0, held, /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid);
 //@endif
   end_segments(p, uniforms, place, held, rows, shared);
+//@if kHasWritten
+  write_instead(p, uniforms, place, rows);
+//@endif
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);
 //@if kColumnRuns
@@ -547,6 +571,9 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
   write_rounds(p, uniforms, place, 0, p.chunks, rows, grid, shared, [] {});
 //@endif
   end_segments(p, uniforms, place, rows, shared);
+//@if kHasWritten
+  write_instead(p, uniforms, place, rows);
+//@endif
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, 0);
 }

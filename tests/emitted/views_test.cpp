@@ -24,6 +24,7 @@
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
 #include "support/wrap_cases.hpp"
+#include "support/written_functions.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -103,6 +104,10 @@ TEST(EmittedViews, CasesOfAFileAreWhatItSays) {
 
 TEST(EmittedViews, NestedReductionsAgreeWithTheirDefinitions) {
   run_cases(kCases / 2, test_seed(2727), draw_nested_function, true);
+}
+
+TEST(EmittedViews, WindowsAndSlicesBehindNormsAgreeWithTheirDefinitions) {
+  run_cases(kCases, test_seed(2712), draw_written_function, true);
 }
 
 // Whether an operand's run of memory serves other views.

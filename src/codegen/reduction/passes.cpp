@@ -41,13 +41,16 @@ std::string ReductionChain::input(std::size_t i) const {
   const std::string name = ChainWriter::input(i);
   if (kernel_.inputs[i].access == Access::uniform) return "uniforms." + name;
   const Scope scope = scope_of_input(i);
-  return (scope == Scope::element ? "" : scope == Scope::lane_segment ? "of_segment." : "row.") + name;
+  const bool is_variable = scope == Scope::element || scope == Scope::written;
+  return (is_variable ? "" : scope == Scope::lane_segment ? "of_segment." : "row.") + name;
 }
 std::string ReductionChain::scalar(std::size_t i) const { return "p." + ChainWriter::scalar(i); }
 std::string ReductionChain::count(Value value) const { return "p." + ChainWriter::count(value); }
 // Elements of a row divided by one number.
 std::string ReductionChain::special_form(const Node& node, const std::array<std::string, ir::kMaxArity>& operands) {
-  if (node.op != Op::div || role(node.args[0]).scope != Scope::element || !is_per_row(node.args[1])) return {};
+  const Scope scope = role(node.args[0]).scope;
+  if (node.op != Op::div || (scope != Scope::element && scope != Scope::written) || !is_per_row(node.args[1]))
+    return {};
   // The quotient of 1 leaves the loop; rounding to few bits hides the product's error.
   if (arithmetic_.cheap_rows) return fmt::format("{} * (Real(1) / {})", operands[0], operands[1]);
   prelude_.require("divide_by_row");

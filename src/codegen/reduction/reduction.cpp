@@ -12,6 +12,7 @@
 #include "codegen/reduction/column_sums.hpp"
 #include "codegen/reduction/passes.hpp"
 #include "codegen/reduction/stages.hpp"
+#include "codegen/reduction/written.hpp"
 #include "codegen/source.hpp"
 #include "plan/planning.hpp"
 
@@ -68,6 +69,7 @@ class ReductionEmitter {
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
                                                          : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
+    if (has_written()) prelude_.require("written");
     if (has_segments() && !has_segment_means()) {
       const bool is_held = reduction_.is_resident() || has_column_runs();
       if (is_held && !reduction_.reduces_segments_by_lanes())
@@ -127,6 +129,7 @@ class ReductionEmitter {
   bool has_segments() const { return reduction_.structure.has_segments(); }
   bool has_segment_means() const { return reduction_.structure.has_segment_means(); }
   bool has_column_runs() const { return reduction_.structure.has_column_runs(); }
+  bool has_written() const { return reduction_.structure.has_written(); }
   bool has_write_pass() const { return reduction_.structure.has_write_pass(); }
 
   // Rows are multiples of a vector, and their vectors begin with them: where an operand moves a vector in one access.
@@ -258,6 +261,7 @@ class ReductionEmitter {
     add("kHasHoisted", passes_.hoists(), "loop-invariant operands of the last pass");
     add("kHasRowResults", has_row_results(), "results of one element per row");
     add("kHasGrid", has_grid_reduction(), "grid reductions");
+    add("kHasWritten", has_written(), "results that have other elements than rows");
     add("kKnownFull", knows_full_vectors(),
         "a vector is in bounds and lies in one line: its position says nothing else");
     add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
@@ -316,6 +320,7 @@ class ReductionEmitter {
     out += shared();
     out += write_pass();
     out += stages_.write_rows();
+    if (has_written()) out += WrittenElements(program_, kernel_, input_kinds_, chain_).function();
     if (has_grid_reduction()) out += stages_.write_grid();
     if (reduction_.columns) out += columns_.combine();
     if (reduction_.columns || has_column_runs()) out += columns_.write_column();

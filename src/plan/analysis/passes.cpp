@@ -49,6 +49,15 @@ Marks computed_in_pass(const Program& program, const Structure& structure, int p
   return needed;
 }
 
+Marks computed_when_written(const Program& program, const Structure& structure) {
+  const auto is_known = [&](std::size_t i) { return structure.nodes[i].scope != Scope::written; };
+  Marks needed(program.nodes().size(), false);
+  for (const ir::Result& result : program.results()) needed[static_cast<std::size_t>(result.value)] = true;
+  ir::mark_arguments(program.nodes(), needed, is_known);
+  for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = needed[i] && !is_known(i);
+  return needed;
+}
+
 Marks inputs_of_pass(const Program& program, const Structure& structure, int pass, const Values& saved) {
   const Marks computed = computed_in_pass(program, structure, pass, saved);
   Marks read(program.operand_count(), false);

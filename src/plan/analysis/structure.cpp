@@ -35,6 +35,7 @@ class ReductionAnalysis {
     structure_.nodes.resize(program_.nodes().size());
     choose_rows();
     choose_segments();
+    choose_written();
     assign_all();
     return std::move(structure_);
   }
@@ -184,6 +185,24 @@ class ReductionAnalysis {
          name(value), name(value));
   }
 
+  // ---- what is written in place of rows' elements
+
+  void choose_written() {
+    structure_.written = spans_.written();
+    if (!structure_.has_written()) return;
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      const auto value = static_cast<Value>(i);
+      if (mask(value) != 0 && mask(value) != structure_.reduced) refuse_two_reductions(value);
+    }
+  }
+
+  [[noreturn]] void refuse_two_reductions(Value value) const {
+    fail(unsupported,
+         "the chain cannot be one kernel: results take some elements of rows behind their statistics, and '{}' reduces "
+         "other dimensions than these rows have. Make it two chains: the first ends with what '{}' is taken of",
+         name(value), name(value));
+  }
+
   // ---- nodes
 
   void assign(Value value) {
@@ -202,7 +221,8 @@ class ReductionAnalysis {
       is_of_segment = is_of_segment || arg.scope == Scope::segment;
       is_of_columns = is_of_columns || arg.scope == Scope::column;
     }
-    r.scope = (span(value) & structure_.reduced) == 0                                        ? Scope::row
+    r.scope = (span(value) & structure_.written) != 0                                        ? Scope::written
+              : (span(value) & structure_.reduced) == 0                                      ? Scope::row
               : structure_.lane_segment != 0 && (span(value) & structure_.lane_segment) == 0 ? Scope::lane_segment
                                                                                              : Scope::element;
     r.per_segment = structure_.segment != 0 && r.scope == Scope::element && (span(value) & structure_.segment) == 0;
@@ -452,9 +472,10 @@ class ReductionAnalysis {
     for (const std::uint32_t s : space_.spans) all |= s;
     for (std::size_t i = 0; i < program_.results().size(); ++i) {
       const Value value = program_.results()[i].value;
-      const bool within =
-          structure_.nodes[static_cast<std::size_t>(value)].scope == Scope::element || !structure_.has_reductions();
-      if (within && span(value) != all) {
+      const Scope scope = structure_.nodes[static_cast<std::size_t>(value)].scope;
+      const bool within = scope == Scope::element || scope == Scope::written || !structure_.has_reductions();
+      const std::uint32_t others = scope == Scope::written ? structure_.reduced : structure_.written;
+      if (within && span(value) != (all & ~others)) {
         fail(unsupported,
              "output '{}' has some, but not all of the dimensions that the chain's rows have: compute it in a chain of "
              "its own",
@@ -499,7 +520,8 @@ std::optional<Structure> analyse_column_sums(const Program& program, const Space
   const auto is_of_elements = [&](const ir::Result& result) {
     return structure.nodes[static_cast<std::size_t>(result.value)].scope == Scope::element;
   };
-  const bool is_one_pass = structure.stages == 1 && structure.output_pass == 0 && structure.across() == 0;
+  const bool is_one_pass =
+      structure.stages == 1 && structure.output_pass == 0 && structure.across() == 0 && !structure.has_written();
   if (!is_one_pass || !std::ranges::all_of(structure.accumulators, is_sum) ||
       std::ranges::none_of(program.results(), is_of_elements))
     return std::nullopt;
@@ -512,7 +534,7 @@ std::optional<Structure> analyse_column_sums(const Program& program, const Space
 std::optional<Structure> analyse_column_runs(const Program& program, const Space& space, const Structure& structure) {
   const bool are_columns = structure.column_segment != 0;
   const bool are_segments = structure.has_segments() && structure.grid == 0 && !structure.has_segment_means();
-  if (!are_columns && !are_segments) return std::nullopt;
+  if ((!are_columns && !are_segments) || structure.has_written()) return std::nullopt;
   const std::uint32_t segment = are_columns ? structure.column_segment : structure.segment;
   try {
     return ReductionAnalysis(program, space).run_in_runs(structure.reduced, segment);
@@ -562,7 +584,7 @@ std::string Structure::text() const {
                         a.stage);
   text += ' ';
   for (const NodeRole& node : nodes) {
-    text += node.per_segment ? 'w' : "regscl"[static_cast<std::size_t>(node.scope)];
+    text += node.per_segment ? 'w' : "regsclv"[static_cast<std::size_t>(node.scope)];
     if (node.accumulator >= 0) text += fmt::format("{}{}", node.accumulator, node.second ? "'" : "");
   }
   return text;

@@ -71,6 +71,7 @@ enum class Scope : std::uint8_t {
   segment,       ///< one value per segment of the row, known when that is
   column,        ///< a column sum: one value for each element of a row, known when all rows of its result are
   lane_segment,  ///< one value per lane segment of the row, known within the passes that compute its elements
+  written,       ///< varies over what is written in place of the row's elements, and is computed once the row is known
 };
 /// Passes over the row compute such values; the others are known before or after them.
 constexpr bool is_computed_in_passes(Scope scope) noexcept {
@@ -107,6 +108,9 @@ struct Structure {
   /// one of them in one step, so that they know its reductions before the next step. A row has segments of one of the
   /// two kinds.
   std::uint32_t lane_segment = 0;
+  /// Dimensions that results have in place of a row's: what a view takes of a row behind its statistics. An element of
+  /// them is computed of the row's numbers and of operands that are read for it.
+  std::uint32_t written = 0;
   /// The value whose segment means, not its elements, go through what follows it; kNone: elements do. Segments are then
   /// accumulated in the one pass.
   ir::Value segment_mean_of = ir::kNone;
@@ -127,6 +131,7 @@ struct Structure {
   bool has_lane_segments() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.lane_segment; });
   }
+  bool has_written() const noexcept { return written != 0; }
   bool has_segment_means() const noexcept { return segment_mean_of != ir::kNone; }
   /// Whether that pass, counted from 0, is the one over segments.
   bool is_segment_pass(int pass) const noexcept { return has_segments() && pass == stages; }
@@ -171,6 +176,8 @@ bool is_segment_of(std::uint32_t rows, std::uint32_t segment, int rank) noexcept
 Marks computed_in_pass(const ir::Program& program, const Structure& structure, int pass, const Values& saved);
 /// The accumulator that exp(v - amax(v)) is the term of, `value` being that exponential; -1 for other values.
 int accumulator_of_exponential(const ir::Program& program, const Structure& structure, ir::Value value);
+/// The same of what is written in place of rows' elements, behind all passes.
+Marks computed_when_written(const ir::Program& program, const Structure& structure);
 /// By operand: whether a pass computes something from its elements.
 Marks inputs_of_pass(const ir::Program& program, const Structure& structure, int pass, const Values& saved);
 /// The same of all passes at once: by operand, the passes, in their order.

@@ -69,4 +69,19 @@ std::optional<Steps> taken_before_reshape(const ir::Node& node, const Dims& own,
   return joined(taking(*before), own, then);
 }
 
+std::optional<std::vector<Taken>> taken_behind_reduction(const ir::Node& node, const Dims& own, const Dims& shape,
+                                                         const Steps& steps) {
+  const auto* const map = std::get_if<DimensionMap>(steps.data());
+  if ((node.op != Op::flatten && node.op != Op::unflatten) || map == nullptr) return std::nullopt;
+  const auto is_whole = [&](int d) { return map->taken[static_cast<std::size_t>(d)] == Taken{0, 1, shape[d]}; };
+  bool is_all = true;
+  for (int d = 0; d < shape.size(); ++d) is_all = is_all && is_whole(d);
+  if (is_all || std::ranges::any_of(map->taken, &Taken::is_bounded)) return std::nullopt;
+  if (node.op == Op::unflatten) {  // it names the extents of what it splits
+    const int d = from_front(node.shaping.axes.at[0], own.size());
+    if (!is_whole(d) || !is_whole(d + 1)) return std::nullopt;
+  }
+  return taken_before(node, own, shape, map->taken);
+}
+
 }  // namespace epifuse::plan

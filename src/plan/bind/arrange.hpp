@@ -19,4 +19,9 @@ std::optional<ir::Value> arranged(ir::Builder& builder, ir::Value made, Dims& no
 /// taken first, where they stand at equal steps there. Nothing where they do not.
 std::optional<Steps> taken_before_reshape(const ir::Node& node, const Dims& own, const Dims& shape, const Steps& steps);
 
+/// What the argument of flatten or unflatten takes of its dimensions, where its value is computed from reductions and
+/// read through `steps`: these take elements, but none of a dimension that is merged or split. Nothing for other steps.
+std::optional<std::vector<DimensionMap::Taken>> taken_behind_reduction(const ir::Node& node, const Dims& own,
+                                                                       const Dims& shape, const Steps& steps);
+
 }  // namespace epifuse::plan

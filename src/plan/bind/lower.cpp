@@ -149,6 +149,7 @@ class Lowering {
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
       return;
     }
+    if (const auto below = taken_below(n, value, path)) return want(n.args[0], *below);
     if (ir::is_movement(n.op) && path != kWhole) return want(n.args[0], moved(n, value, path));
     for (int k = 0; k < n.arity(); ++k) {
       const auto at = static_cast<std::size_t>(k);
@@ -162,6 +163,15 @@ class Lowering {
     if (n.op == Op::expand_as) return number(joined(broadcast_map(own, shape(value), false), own, steps(path)));
     if (auto before = taken_before_reshape(n, own, shape(value), steps(path))) return number(std::move(*before));
     return number(joined(shape(value), own, steps(path)));
+  }
+
+  // Of a shape operation behind a reduction: what its argument is read through where the path takes elements that the
+  // operation leaves where they are. It is done with what is left of them.
+  std::optional<int> taken_below(const Node& n, ir::Value value, int path) {
+    if (path == kWhole || !reduces(n.args[0])) return std::nullopt;
+    const auto taken = taken_behind_reduction(n, shape(n.args[0]), shape(value), steps(path));
+    if (!taken) return std::nullopt;
+    return number(joined(taking(*taken), shape(n.args[0]), {}));
   }
 
   // Of a 'cat' that is read through a path: which argument, and through what. Of a path that reads both sides, both
@@ -345,6 +355,11 @@ class Lowering {
     if (n.op == Op::cat) {
       if (const auto rolled = rolled_argument(value, path)) return argument(rolled->first, rolled->second);
       return joined_value(value, path);
+    }
+    if (const auto below = taken_below(n, value, path)) {
+      const ir::Value made =
+          ir::rebuilt(builder_, n, {argument(n.args[0], *below).value, ir::kNone, ir::kNone}, {}, nullptr);
+      return placed({made, shape_of(taking(std::get<DimensionMap>(steps(path)[0]).taken))}, steps(path), value, path);
     }
     if (ir::is_movement(n.op) && path != kWhole) return argument(n.args[0], moved(n, value, path));
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};

@@ -15,6 +15,7 @@
 #include "plan/bind/products.hpp"
 #include "plan/bind/shape_rules.hpp"
 #include "plan/bind/space.hpp"
+#include "plan/bind/united_rows.hpp"
 #include "plan/bind/views.hpp"
 
 namespace epifuse::plan {
@@ -32,6 +33,7 @@ class Inference {
 
   Shapes run() {
     infer();
+    unite_rows(program_, table_, std::span(values_.begin(), values_.size()));
     return collect();
   }
 

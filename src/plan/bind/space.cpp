@@ -15,6 +15,7 @@
 #include "plan/bind/packed.hpp"
 #include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
+#include "plan/bind/spans.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -278,11 +279,13 @@ void check_result_shapes(const Names& names, const ir::Program& program, const S
   }
 }
 
-// One pass needs one space: a value that varies over all axes.
-void check_whole(const ir::Program& program, const Shapes& shapes) {
+// One pass needs one space: a value that varies over all axes. Two may have two: rows, and what is written in place of
+// their elements.
+void check_whole(const ir::Program& program, const Shapes& shapes, const Spans& spans) {
   std::uint32_t all = 0;
   for (const std::uint32_t span : shapes.spans) all |= span;
-  if (std::ranges::find(shapes.spans, all) != shapes.spans.end()) return;
+  const bool has_rows = spans.has_value_of(all & ~spans.written());
+  if (has_rows && (spans.written() == 0 || spans.has_value_of(all & ~spans.reduced()))) return;
   for (const ir::Node& node : program.nodes()) {
     if (!ir::is_reduction(node.op)) continue;
     fail(unsupported,
@@ -322,12 +325,25 @@ void set_position(StridedOperand& strided, const Dims& shape, int dimension, con
   strided.reach = {};
 }
 
+// Of these axes.
+std::int64_t count_elements(const Dims& axes, std::uint32_t counted) {
+  std::int64_t elements = 1;
+  for (int axis = 0; axis < axes.size(); ++axis) {
+    const std::int64_t extent = (counted >> axis & 1U) != 0 ? axes[axis] : 1;
+    if (extent > 0 && elements > kMaxElements / extent)
+      fail(invalid_argument, "the chain's values have more than 2^40 elements, the most that one launch takes");
+    elements *= extent;
+  }
+  return elements;
+}
+
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.
 Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, std::span<const OutputView> outputs,
                  std::span<const TensorView> inputs) {
   const Shapes shapes = infer_shapes(program, inputs);
   check_result_shapes(names, program, shapes, outputs);
-  check_whole(program, shapes);
+  const Spans spans(program, shapes.spans);
+  check_whole(program, shapes, spans);
   for (std::size_t i = 0; i < inputs.size(); ++i) set_strides(space.inputs.emplace_back(), inputs[i], shapes.inputs[i]);
   for (std::size_t i = inputs.size(); i < program.operand_count(); ++i) {
     const ir::Value value = program.generated()[i - inputs.size()];
@@ -344,12 +360,8 @@ Dims bind_shapes(Space& space, const Names& names, const ir::Program& program, s
     set_strides(space.outputs.emplace_back(), outputs[i], shapes.results[i]);
   space.spans = shapes.spans;
   space.counts = shapes.counts;
-  space.elements = 1;
-  for (const std::int64_t extent : shapes.axes) {
-    if (extent > 0 && space.elements > kMaxElements / extent)
-      fail(invalid_argument, "the chain's values have more than 2^40 elements, the most that one launch takes");
-    space.elements *= extent;
-  }
+  space.elements = count_elements(shapes.axes, ~spans.written());
+  if (spans.written() != 0) space.elements = std::max(space.elements, count_elements(shapes.axes, ~spans.reduced()));
   return shapes.axes;
 }
 

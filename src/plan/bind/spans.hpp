@@ -2,6 +2,7 @@
 // analysis/structure.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -25,10 +26,21 @@ class Spans {
     return (users_[static_cast<std::size_t>(reduction)] & reduced_by(reduction)) != 0;
   }
 
+  /// Dimensions that reductions reduce.
+  std::uint32_t reduced() const { return reduced_; }
+  /// Dimensions that results have in place of those: no value has one of either. They are what a view takes of a row
+  /// whose statistic is known.
+  std::uint32_t written() const;
+  /// Whether a value varies over all of these dimensions.
+  bool has_value_of(std::uint32_t dimensions) const {
+    return std::ranges::any_of(spans_, [&](std::uint32_t span) { return (dimensions & ~span) == 0; });
+  }
+
  private:
   const ir::Program& program_;
   std::span<const std::uint32_t> spans_;
   const base::InlineVector<bool, 64> computed_;  // by node
+  std::uint32_t reduced_ = 0;
   base::InlineVector<std::uint32_t, 64> users_;  // by node: what uses it, directly or not, varies over these dimensions
 };
 

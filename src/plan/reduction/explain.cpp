@@ -42,6 +42,7 @@ class ReductionExplainer {
     s.next_rows_bytes = reduction_.columns && reduction_.prefetches() ? next_rows_bytes() : 0;
     s.shared_by = shared_by();
     for (int pass = 0; pass < passes(); ++pass) s.passes.push_back(pass_summary(pass));
+    if (reduction_.structure.has_written()) s.passes.push_back(written_summary());
     for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
       if (is_needed_again(i)) s.held.push_back(program_.operand_text(i));
     }
@@ -123,6 +124,19 @@ class ReductionExplainer {
     const bool ends_segments = reduction_.structure.is_segment_pass(pass) || reduction_.structure.has_segment_means();
     for (std::size_t i = 0; i < kernel_.outputs.size() && ends_segments; ++i) {
       if (scope_of_result(i) == Scope::segment) s.writes.push_back(program_.result_name(i));
+    }
+    return s;
+  }
+
+  // What is written in place of rows' elements, behind all passes.
+  PassSummary written_summary() const {
+    PassSummary s;
+    for (std::size_t i = 0; i < kernel_.inputs.size(); ++i) {
+      if (scope_of_input(i) == Scope::written && kernel_.inputs[i].access != Access::uniform)
+        s.reads.push_back(program_.operand_text(i));
+    }
+    for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
+      if (kernel_.outputs[i].written) s.writes.push_back(program_.result_name(i));
     }
     return s;
   }
@@ -275,6 +289,8 @@ std::string why_reduction_operand(const ir::Program& program, const Plan& plan, 
   const ReductionExplainer reduction(program, plan);
   const Access access = plan.kernel_class.inputs[input].access;
   if (access == Access::uniform || !is_value(access)) return "";
+  if (plan.kernel_class.inputs[input].written)
+    return fmt::format("for {} elements in place of each row's: one by one", plan.written_length);
   if (reduction.scope_of_input(input) == Scope::lane_segment)
     return "one element per segment of a row: read once by each of its lanes";
   if (reduction.scope_of_input(input) != Scope::element) return "one element per row: read once by each of its threads";
@@ -297,6 +313,8 @@ std::string why_reduction_result(const ir::Program& program, const Plan& plan, s
         "time",
         operand.width * size_in_bytes(operand), operand.width * size_in_bytes(operand) == 1 ? "" : "s");
   }
+  if (scope == Scope::written)
+    return fmt::format("{} elements in place of each row's: written one by one", plan.written_length);
   if (scope == Scope::row) return "one element per row: written by one of its threads";
   if (scope == Scope::lane_segment) return "one element per segment of a row: written by one of the lanes that hold it";
   if (scope == Scope::segment) return "one element per segment of a row: written by one of the threads that reduce it";

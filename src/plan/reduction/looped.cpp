@@ -17,8 +17,9 @@ bool ReductionPlanner::may_read_in_rounds() {
 void ReductionPlanner::read_in_rounds() {
   const bool is_enough = has_rows_for_blocks();
   if (!may_read_in_rounds()) refuse_long_segments();
+  if (structure().has_written() && !is_enough) refuse_few_written();
   take_rounds();
-  if ((passes() == 1 || structure().has_segments()) && is_enough) {
+  if ((passes() == 1 || structure().has_segments() || structure().has_written()) && is_enough) {
     reduction().driver = Looped{};
   } else {
     split();
@@ -44,6 +45,15 @@ void ReductionPlanner::refuse_long_segments() const {
       : structure.has_write_pass() ? std::string("other results need their elements, too")
                                    : fmt::format("there are too few of them ({}) for a block each", plan_.rows),
       is_of_lanes ? name_of_second() : name);
+}
+
+void ReductionPlanner::refuse_few_written() const {
+  const std::string_view name = ir::written_name(*reduction_of(Scope::row));
+  base::fail(ErrorCode::unsupported,
+             "the chain cannot be one kernel: results take some elements of rows of {} elements behind '{}', a {} of "
+             "this device does not hold such a row, and there are too few rows ({}) for a block each. Make it two "
+             "chains: the first ends with '{}'",
+             plan_.row_length, name, machine_.cluster_blocks > 1 ? "cluster of blocks" : "block", plan_.rows, name);
 }
 
 // Threads of a block that reads rows in rounds of a few steps.

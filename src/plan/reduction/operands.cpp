@@ -24,19 +24,27 @@ void ReductionOperands::describe() {
   const Strides dense = dense_strides(space_);
   // What rows have one of is never read with their elements.
   for (std::size_t i = 0; i < space_.inputs.size(); ++i) {
+    if (structure().has_written() && is_of_written(plan_.written.inputs[i], scope_of_input(i))) {
+      kernel_.inputs.push_back(of_written(plan_.written.inputs[i]));
+      continue;
+    }
     const StridedOperand& strided = space_.inputs[i];
     kernel_.inputs.push_back({strided.dtype, classify(strided, space_, dense, scope_of_input(i) == Scope::element), 1});
   }
   for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
+    if (scope_of_output(i) == Scope::written) {
+      kernel_.outputs.push_back(of_written(plan_.written.outputs[i]));
+      continue;
+    }
     const StridedOperand& strided = space_.outputs[i];
     kernel_.outputs.push_back(
         {strided.dtype, classify_result(strided, space_, dense, scope_of_output(i) == Scope::element), 1});
   }
-  kernel_.wide_index = needs_wide_index(space_);
+  kernel_.wide_index = needs_wide_index(space_) || needs_wide_index(plan_.written);
   std::uint32_t dimensions = 0;
   for (int d = 0; d < space_.rank(); ++d) dimensions |= space_.extents[d] > 1 ? 1U << d : 0U;
   for (std::size_t i = 0; i < program_.results().size(); ++i) {
-    if (scope_of_output(i) == Scope::column) {
+    if (scope_of_output(i) == Scope::column || scope_of_output(i) == Scope::written) {
       reduction().missing.push_back(0);
       continue;
     }
@@ -47,6 +55,20 @@ void ReductionOperands::describe() {
     reduction().missing.push_back(dimensions & ~gone &
                                   ~space_.spans[static_cast<std::size_t>(program_.results()[i].value)]);
   }
+}
+
+// What says where others are read, or whether they exist, is no value and has no scope: its strides tell.
+bool ReductionOperands::is_of_written(const StridedOperand& strided, Scope scope) const {
+  const auto* const first = strided.strides.begin() + reduction().layout.outer;
+  return scope == Scope::written ||
+         std::any_of(first, first + reduction().layout.reduced, [](std::int64_t stride) { return stride != 0; });
+}
+
+// It is read, or written, one by one.
+OperandPlan ReductionOperands::of_written(const StridedOperand& strided) const {
+  OperandPlan operand{strided.dtype, classify(strided, plan_.written, {}, false)};
+  operand.written = true;
+  return operand;
 }
 
 Scope ReductionOperands::scope_of_output(std::size_t i) const {
@@ -121,6 +143,7 @@ void ReductionOperands::choose_elements() {
 }
 
 void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand& strided) {
+  if (operand.written) return;
   const bool is_linear = operand.access == Access::linear || operand.access == Access::random_linear;
   const bool is_contiguous =
       operand.access == Access::random_strided && strided.strides[static_cast<std::size_t>(space_.rank()) - 1] == 1;

@@ -103,6 +103,7 @@ class ReductionPlanner {
   void take_rounds(int most_steps = kPolicy.most_steps);
   bool has_rows_for_blocks();
   [[noreturn]] void refuse_long_segments() const;
+  [[noreturn]] void refuse_few_written() const;
 
   // split.cpp
   void split();

@@ -69,14 +69,15 @@ bool ReductionPlanner::hold_rows() {
                                                 : divide_up(plan_.row_length, e);
   if (attempt(&ReductionPlanner::hold)) return true;
   const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
-  const bool may_split = layout().inner_reduction && !has_own_segments && !has_lane_segments();
+  const bool may_split =
+      layout().inner_reduction && !has_own_segments && !has_lane_segments() && !structure().has_written();
   return may_split && attempt(&ReductionPlanner::choose_split_resident);
 }
 
 bool ReductionPlanner::hold() {
   if (!(layout().inner_reduction ? choose_inner_group() : choose_outer_group())) return false;
   const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
-  if (has_own_segments || has_lane_segments() || !is_starved()) return true;
+  if (has_own_segments || has_lane_segments() || structure().has_written() || !is_starved()) return true;
   plan_.unheld.why = Unheld::Why::few_rows;
   return false;
 }
@@ -197,7 +198,7 @@ void find_indices_of_rows(Plan& plan) {
   const RowLayout& layout = kernel.reduction()->layout;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     OperandPlan& input = kernel.inputs[i];
-    input.per_row = input.access == Access::index && layout.inner_reduction && layout.inner == 0;
+    input.per_row = input.access == Access::index && !input.written && layout.inner_reduction && layout.inner == 0;
     for (int d = layout.outer; d < plan.space.rank() && input.per_row; ++d)
       input.per_row = !varies_along(plan.space.inputs[i], plan.space, static_cast<std::size_t>(d));
   }
@@ -209,7 +210,7 @@ void find_positions_of_lines(Plan& plan) {
   const RowLayout& layout = kernel.reduction()->layout;
   if (!layout.inner_reduction || (layout.reduced > 1 && !layout.whole_lines)) return;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
-    if (kernel.inputs[i].access != Access::position) continue;
+    if (kernel.inputs[i].access != Access::position || kernel.inputs[i].written) continue;
     const Strides& strides = plan.space.inputs[i].strides;
     const std::uint16_t moves = moves_of(plan.space, [&](int d) { return strides[static_cast<std::size_t>(d)]; });
     const bool moves_in_line = strides[static_cast<std::size_t>(plan.space.rank()) - 1] != 0;
@@ -226,7 +227,9 @@ void find_operands_of_all_rows(Plan& plan) {
   const int outer = kernel.reduction()->layout.outer;
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
     OperandPlan& input = kernel.inputs[i];
-    if (input.access != Access::contiguous && (input.access != Access::gathered || input.width == 1)) continue;
+    const bool is_read_in_vectors =
+        input.access == Access::contiguous || (input.access == Access::gathered && input.width > 1);
+    if (!is_read_in_vectors || input.written) continue;
     const Strides& strides = plan.space.inputs[i].strides;
     const std::uint16_t moves = moves_of(plan.space, [&](int d) { return strides[static_cast<std::size_t>(d)]; });
     const bool moves_with_rows = (moves & ((1U << outer) - 1)) != 0;
@@ -245,7 +248,7 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
     if (applies) plan = std::move(candidate);
     return applies;
   };
-  if (!structure.has_column_sums() && !structure.has_lane_segments()) {
+  if (!structure.has_column_sums() && !structure.has_lane_segments() && !structure.has_written()) {
     const auto columns = analyse_column_sums(program, plan.space, structure);
     if (columns && is_adopted(*columns, [](ReductionPlanner& planner) { return planner.run_column_sums(); })) return;
     const auto means = analyse_segment_means(program, plan.space, structure.reduced);

@@ -35,6 +35,7 @@ class ReductionTuner {
   // write the operand. Read ahead of stores it takes registers that kernels with staged rows, tiles of transposes,
   // several accesses to a vector, or a warp's rows of 16 bits do not have (docs/measurements/notes/reductions.md).
   bool is_read_only(const OperandPlan& operand) const {
+    if (operand.written) return false;
     const auto is_written = [&](Access access) {
       return std::ranges::any_of(kernel_.outputs, [&](const OperandPlan& output) { return output.access == access; });
     };
@@ -120,7 +121,7 @@ class ReductionTuner {
   // reductions that a thread group holds (KernelBench L2 #25 in f32: 1.02 of reading, 1.05), and rows that a block
   // holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
   bool l1_evict_first() const {
-    if (has_write_pass()) return false;
+    if (has_write_pass() || reduction_.structure.has_written()) return false;
     if (!reduction_.layout.inner_reduction) return reduction_.is<Split>();
     const bool is_short = reduction_.threads.group > 1 && reduction_.threads.group <= kWarp;
     return is_short || reduction_.structure.has_segments() || !reduction_.is_resident();
