@@ -38,6 +38,7 @@ void ReductionPlanner::run() {
   choose_vectors_per_run();
   choose_segment_lanes(plan_, program_, machine_);
   operands_.find_hoisted();
+  find_written_operands();
   choose_prefetch();
 }
 
