@@ -40,7 +40,8 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
                  bool is_output, int coordinates, const ir::Bounds& bounds = {}) {
   if (operand.access == Access::unused || operand.access == Access::of_run) return;
   const bool has_base = operand.access == Access::run && operand.run->base != operand.run->reader;
-  if (!plan::is_generated(operand.access) && !has_base)
+  const bool is_staged = operand.staged_row != OperandPlan::kOwn;
+  if (!plan::is_generated(operand.access) && !has_base && !is_staged)
     fields.push_back({is_output ? FieldKind::output_pointer : FieldKind::input_pointer,
                       fmt::format("{}{}*", is_output ? "" : "const ",
                                   operand.dtype == DType::boolean ? "boolean" : to_string(operand.dtype)),
@@ -49,6 +50,8 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
     // A prefix, not a suffix: operands may be named x and x_strides.
     fields.push_back({FieldKind::strides, "Index", fmt::format("strides_{}[{}]", name, coordinates), "", i, is_output});
   }
+  if (is_staged)
+    fields.push_back({FieldKind::place_in_row, "Index", "place_in_row_" + name, "of its first element", i, false});
   if (has_base)
     fields.push_back({FieldKind::distance, "Index", "distance_" + name, "elements from its base", i, false});
   else if (!bounds.by.empty() || !bounds.wraps.empty())
@@ -330,6 +333,7 @@ ParameterLayout::ParameterLayout(const ir::Program& program, const KernelClass& 
       case FieldKind::index:
       case FieldKind::origin:
       case FieldKind::distance:
+      case FieldKind::place_in_row:
         break;
     }
     bytes_ = (bytes_ + unit - 1) / unit * unit;
@@ -395,6 +399,11 @@ void ParameterLayout::pack_plan(const Plan& plan, std::byte* params) const {
       case FieldKind::distance: {
         const auto base = static_cast<std::size_t>(plan.kernel_class.inputs[place.operand].run->base);
         put_index(at, plan::elements_between(plan.space.inputs[base], plan.space.inputs[place.operand]));
+        break;
+      }
+      case FieldKind::place_in_row: {
+        const auto row = static_cast<std::size_t>(plan.kernel_class.inputs[place.operand].staged_row);
+        put_index(at, plan::elements_between(plan.space.inputs[row], plan.written.inputs[place.operand]));
         break;
       }
       case FieldKind::wraps:

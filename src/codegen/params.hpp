@@ -27,10 +27,11 @@ enum class FieldKind : std::uint8_t {
   extents_and_divisors,
   written_extents,  // the same of what is written in place of rows' elements
   workspace,
-  origin,    // of an operand that is bounded
-  distance,  // of a run from its base
-  inside,    // which positions exist: the first, and how many
-  wraps,     // of an operand that is rolled: what is added to offsets behind the end of each dimension
+  origin,        // of an operand that is bounded
+  distance,      // of a run from its base
+  place_in_row,  // of the first element that is read of a row in shared memory
+  inside,        // which positions exist: the first, and how many
+  wraps,         // of an operand that is rolled: what is added to offsets behind the end of each dimension
   gathers  // of an operand that is read at indices: stride, extent, and what is added to negative indices, for each index
 };
 

@@ -260,14 +260,16 @@ void count_rows_read_again(PlanSummary& summary, const Lowered& lowered, const P
   if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->structure.has_written()) return;
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
     const auto reach = plan.kernel_class.inputs[i].written ? reach_of_row(lowered, i, plan) : std::nullopt;
+    const bool is_staged = plan.kernel_class.inputs[i].staged_row != OperandPlan::kOwn;
     for (std::size_t k = 0; reach && k < lowered.operands.size(); ++k) {
       const auto row = reach_of_dense_row(lowered, k, plan);
       if (!row || !reach->lies_in(*row)) continue;
       OperandSummary& operand = summary.operands[i];
       summary.bytes_read -= operand.bytes;
-      summary.bytes_read_again += operand.bytes;
+      summary.bytes_read_again += is_staged ? 0 : operand.bytes;
       operand.bytes = 0;
-      operand.why += fmt::format("; elements of '{}' again, from a cache", summary.operands[k].name);
+      operand.why += fmt::format("; elements of '{}' {}", summary.operands[k].name,
+                                 is_staged ? "in shared memory" : "again, from a cache");
       break;
     }
   }

@@ -30,6 +30,8 @@ std::string OperandPlan::text() const {
   if (run && access == Access::run) text += fmt::format(":step {}", run->step);
   if (run && access == Access::run && run->base != run->reader) text += fmt::format(":from {}", run->base);
   if (run && access == Access::of_run) text += fmt::format(":{} of {}", run->first, run->reader);
+  if (written) text += ":written";
+  if (staged_row != kOwn) text += fmt::format(":in row of {}", staged_row);
   if (moves != 0) text += fmt::format(":moves {:b}", moves & ~kKnown);
   if (unit_step) text += ":unit";
   if (strides_of != kOwn) text += fmt::format(":strides of {}", strides_of);

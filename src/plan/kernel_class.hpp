@@ -82,6 +82,7 @@ struct OperandPlan {
   bool pads = false;       ///< a result in tiles that are not all full: the kernel writes 0 where they are not
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
   std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
+  int staged_row = kOwn;               ///< written: it has elements of a row of this input, from shared memory
   int strides_of = kOwn;               ///< an input before it that has the same strides: one parameter serves both
   /// The dimensions (bit d) along which the offset grows by strides that are not 0, and kKnown; 0: all. Of views in
   /// divisible rows, and of positions that a vector of a reduction shares.
@@ -94,12 +95,19 @@ struct OperandPlan {
   std::string text() const;
 
   static constexpr auto fields() {
-    return std::tuple{Field{"", &OperandPlan::dtype},          Field{"", &OperandPlan::access},
-                      Field{"width", &OperandPlan::width},     Field{"aligned", &OperandPlan::aligned},
-                      Field{"per_row", &OperandPlan::per_row}, Field{"written", &OperandPlan::written},
-                      Field{"pads", &OperandPlan::pads},       Field{"read_only", &OperandPlan::read_only},
-                      Field{"run", &OperandPlan::run},         Field{"strides_of", &OperandPlan::strides_of},
-                      Field{"moves", &OperandPlan::moves},     Field{"unit_step", &OperandPlan::unit_step}};
+    return std::tuple{Field{"", &OperandPlan::dtype},
+                      Field{"", &OperandPlan::access},
+                      Field{"width", &OperandPlan::width},
+                      Field{"aligned", &OperandPlan::aligned},
+                      Field{"per_row", &OperandPlan::per_row},
+                      Field{"written", &OperandPlan::written},
+                      Field{"pads", &OperandPlan::pads},
+                      Field{"read_only", &OperandPlan::read_only},
+                      Field{"run", &OperandPlan::run},
+                      Field{"staged_row", &OperandPlan::staged_row},
+                      Field{"strides_of", &OperandPlan::strides_of},
+                      Field{"moves", &OperandPlan::moves},
+                      Field{"unit_step", &OperandPlan::unit_step}};
   }
 };
 

@@ -197,21 +197,59 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Uniforms& un
 }
 //@end
 
+//@section staged_element
+// An element of the row that the thread group holds in shared memory, whoever copied it. `kFirst` is the operand's first chunk of a step.
+template <class T, int kFirst>
+__device__ __forceinline__ T staged_element(const Place& place, const Chunk16* staged, Index element) {
+  const unsigned index = static_cast<unsigned>(element + place.misalignment);
+  unsigned number = index / kElements;
+//@if kCluster > 1
+  const unsigned rank = number / (kSteps * kGroupThreads);
+  number -= rank * (kSteps * kGroupThreads);
+//@endif
+//@if kWarpwise
+  const unsigned step = number / 32 % kSteps;
+  const unsigned thread = number / (32 * kSteps) * 32 + number % 32;
+//@else
+  const unsigned step = number / kGroupThreads;
+  const unsigned thread = number % kGroupThreads;
+//@endif
+  const unsigned byte = index % kElements * sizeof(T);
+  const Chunk16* chunk16 = staged + (step * Held::kChunks16 + kFirst + byte / sizeof(Chunk16)) * kThreads + thread;
+//@if kCluster > 1
+  if (static_cast<int>(rank) != place.rank) chunk16 = cluster_map(chunk16, rank);
+//@endif
+  return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(chunk16) + byte % sizeof(Chunk16));
+}
+//@end
+
 //@section written
-// What is written in place of a row's elements, by the threads that share it, once what is known of the row is.
-__device__ __forceinline__ void write_instead(const Params& p, const Uniforms& uniforms, const Place& place, const Row (&rows)[kRows]) {
+// What is written in place of a row's elements, by the threads that share it, once what is known of the row is. A block of a cluster takes those of
+// which it likely holds the row's elements.
+__device__ __forceinline__ void write_instead(const Params& p, const Uniforms& uniforms, const Place& place, /*@if kReadsStaged*/const Chunk16* staged, /*@endif*/const Row (&rows)[kRows]) {
+//@if kCluster > 1
+  const Index share = (p.written_length + kCluster - 1) / kCluster;
+  const Index first = place.rank * share;
+  const Index end = first + share < p.written_length ? first + share : p.written_length;
+//@else
+  constexpr Index first = 0;
+  const Index end = p.written_length;
+//@endif
 #pragma unroll 1
-  for (Index number = place.rank * kGroupThreads + place.thread; number < p.written_length; number += kCluster * kGroupThreads) {
+  for (Index number = first + place.thread; number < end; number += kGroupThreads) {
     Index at[kCoordinates];
 #pragma unroll
     for (int d = 0; d < kCoordinates; ++d) at[d] = place.at[d];
     split<kOuter, kReduced>(number, p.written_space, at);
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
-      if (row_exists(place, k)) write_element(p, uniforms, rows[k], at);
+      if (row_exists(place, k)) write_element(p, uniforms, /*@if kReadsStaged*/place, staged, /*@endif*/rows[k], at);
       at[kCoordinates - 1] += kBeside;  // the next row, where a thread has several
     }
   }
+//@if kReadsStaged && kCluster > 1
+  cluster_sync();  // others read this block's shared memory
+//@endif
 }
 //@end
 
@@ -537,7 +575,7 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared, Chunk1
 //@endif
   end_segments(p, uniforms, place, held, rows, shared);
 //@if kHasWritten
-  write_instead(p, uniforms, place, rows);
+  write_instead(p, uniforms, place, /*@if kReadsStaged*/staged, /*@endif*/rows);
 //@endif
   write_rows(p, place, rows);
   end_grid(p, uniforms, place, rows, grid, shared, true, place.rank);

@@ -14,6 +14,7 @@
 #include "support/as_written.hpp"
 #include "support/index_functions.hpp"
 #include "support/row_view_functions.hpp"
+#include "support/written_functions.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -25,6 +26,11 @@ TEST(IndexFunctions, RandomCasesAgreeWithTheirDefinitions) {
 // What stands behind whole rows, read through views.
 TEST(RowViews, RandomCasesAgreeWithTheirDefinitions) {
   expect_definitions(test_seed(2810), 2'000, draw_row_view_function, row_view_functions(), 2'000 / 12);
+}
+
+// Windows and slices of them, which have other elements than the rows.
+TEST(RowViews, WindowsAndSlicesAgreeWithTheirDefinitions) {
+  expect_definitions(test_seed(2814), 2'000, draw_written_function, written_functions(), 2'000 / 12);
 }
 
 TEST(IndexFunctions, ExpressionsAndTextAreOneChain) {

@@ -110,6 +110,28 @@ TEST(EmittedViews, WindowsAndSlicesBehindNormsAgreeWithTheirDefinitions) {
   run_cases(kCases, test_seed(2712), draw_written_function, true);
 }
 
+// Windows of rows that a block, or a cluster, holds in shared memory. sm_80 has no clusters: longer rows are read in
+// rounds there.
+TEST(EmittedViews, WindowsOfLongRowsAgreeWithTheirDefinitions) {
+  const std::uint64_t seed = test_seed(2713);
+  Random seeds(seed);
+  std::size_t in_shared_memory = 0;
+  const std::size_t count = std::max<std::size_t>(kCases / 16, 6);
+  for (std::size_t i = 0; i < count; ++i) {
+    const ViewCase test = draw_written_of_long_rows(seeds.bits());
+    for (const int architecture : {80, 90}) {
+      const PlacedViewCase placed(test);
+      plan::Machine machine(architecture);
+      machine.multiprocessors = 1;
+      const Asked asked = run_emitted(placed.tail(), placed.outputs(), placed.inputs(), {}, machine);
+      EXPECT_EQ(placed.judge(), "") << test.text << " on sm_" << architecture << "\n  EPIFUSE_TEST_SEED=" << seed;
+      in_shared_memory += asked.kernel_class.find("in row of") != std::string::npos ? 1 : 0;
+    }
+  }
+  EXPECT_GT(in_shared_memory, count);
+  EXPECT_LT(in_shared_memory, 2 * count);
+}
+
 // Whether an operand's run of memory serves other views.
 bool reads_a_run(const PlacedViewCase& placed) {
   const Inspection inspection(placed.tail(), placed.outputs(), placed.inputs());

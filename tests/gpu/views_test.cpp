@@ -17,6 +17,7 @@
 #include "support/row_view_functions.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
+#include "support/written_functions.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -87,6 +88,10 @@ TEST_F(Views, OfFunctionsAgreeWithTheirDefinitions) { expect_definitions(test_se
 TEST_F(Views, AtIndicesAgreeWithTheirDefinitions) { expect_definitions(test_seed(2715), draw_index_function); }
 TEST_F(Views, OfRowsAgreeWithTheirDefinitions) { expect_definitions(test_seed(2716), draw_row_view_function); }
 TEST_F(Views, OfLargeWindowsAgreeWithTheirDefinitions) { expect_definitions(test_seed(2722), draw_large_windows); }
+TEST_F(Views, BehindNormsAgreeWithTheirDefinitions) { expect_definitions(test_seed(2729), draw_written_function); }
+TEST_F(Views, OfLongRowsBehindNormsAgreeWithTheirDefinitions) {
+  expect_definitions(test_seed(2730), draw_written_of_long_rows);
+}
 TEST_F(Views, OfNestedReductionsAgreeWithTheirDefinitions) {
   expect_definitions(test_seed(2728), draw_nested_function);
 }

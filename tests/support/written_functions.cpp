@@ -22,8 +22,27 @@ class WrittenDraw : public ViewDraw<WrittenDraw> {
                                               {"slices", &WrittenDraw::slices},
                                               {"slices of columns", &WrittenDraw::slices_of_columns},
                                               {"slices of a table", &WrittenDraw::slices_of_table},
-                                              {"slices with operands", &WrittenDraw::slices_with_operands}};
+                                              {"slices with operands", &WrittenDraw::slices_with_operands},
+                                              {"joined slices", &WrittenDraw::joined_slices}};
     return kFunctions;
+  }
+
+  // One row, or two; its elements, more than registers hold, lie in one dimension or in two.
+  ViewCase run_long() {
+    const bool is_f16 = random_.percent(40);
+    const std::int64_t elements = between(17'000, random_.percent(60) ? 27'000 : 36'000) * (is_f16 ? 2 : 1);
+    const bool is_plane = random_.percent(50);
+    const std::int64_t width = between(100, 300);
+    const Place shape = is_plane ? Place{1, between(1, 2), elements / width, width} : Place{1, between(1, 2), elements};
+    const IntegerArray x = add(made(shape, [&](const Place&) { return static_cast<double>(between(-9, 9)); }),
+                               is_f16 ? DType::f16 : DType::f32);
+    test_.layouts.back() = 0;
+    test_.used = {"long rows"};
+    const Rows rows = behind_rows("x0", shape, is_plane ? Place{2, 3} : Place{2}, x);
+    Place sizes = {between(3, 6)};
+    if (is_plane) sizes.push_back(between(2, 5));
+    pool(rows, sizes, rows.text);
+    return test_;
   }
 
  private:
@@ -199,6 +218,20 @@ class WrittenDraw : public ViewDraw<WrittenDraw> {
     });
   }
 
+  // Of one size, each of which is a result of the kernel, or the second with one element of each row.
+  void joined_slices() {
+    const Place shape = {between(1, 4), between(1, 5), extent() + 2};
+    const Rows rows = behind_rows("x0", shape, {2}, operand(shape));
+    const std::int64_t cut = between(1, shape[2] - 2);
+    const std::int64_t first = std::min(cut, shape[2] - 1 - cut);
+    const std::int64_t second = random_.percent(70) ? first : 1;
+    test_.text = "y = " + rows.text + "; cat((y[..., :" + std::to_string(first) + "] * 2, y[..., " +
+                 std::to_string(cut) + ":" + std::to_string(cut + second) + "]), -1)";
+    test_.expected = made({shape[0], shape[1], first + second}, [&](const Place& at) {
+      return at[2] < first ? value_at(rows.y, at) * 2 : value_at(rows.y, {at[0], at[1], at[2] - first + cut});
+    });
+  }
+
   // What is written has operands of its own, with an element for each, for each row, and for each place of a row.
   void slices_with_operands() {
     const Place shape = {between(1, 4), between(1, 5), extent()};
@@ -222,5 +255,7 @@ class WrittenDraw : public ViewDraw<WrittenDraw> {
 const std::vector<std::string>& written_functions() { return WrittenDraw::names(); }
 
 ViewCase draw_written_function(std::uint64_t seed) { return WrittenDraw(seed).run(); }
+
+ViewCase draw_written_of_long_rows(std::uint64_t seed) { return WrittenDraw(seed).run_long(); }
 
 }  // namespace epifuse::test

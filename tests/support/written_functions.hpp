@@ -14,5 +14,8 @@ namespace epifuse::test {
 const std::vector<std::string>& written_functions();
 /// A case whose `used` names the view. Each is one kernel.
 ViewCase draw_written_function(std::uint64_t seed);
+/// The same with rows that a block, or the blocks of a cluster, hold in shared memory, and some that are read in
+/// rounds.
+ViewCase draw_written_of_long_rows(std::uint64_t seed);
 
 }  // namespace epifuse::test

@@ -42,7 +42,8 @@ class ReductionEmitter {
         passes_(program, kernel, input_kinds, prelude_),
         chain_(passes_.chain()),
         stages_(program, kernel, input_kinds, passes_),
-        columns_(program, kernel, passes_) {}
+        columns_(program, kernel, passes_),
+        written_(program, kernel, input_kinds, chain_) {}
 
   std::string emit() {
     const std::string generated = write_generated();  // also requires the sections that it uses
@@ -64,12 +65,12 @@ class ReductionEmitter {
                                                             : "columns_alone");
     }
     out += prelude_.take() + end;
+    if (has_written()) out += written();
     prelude_.require(!reduction_.prefetches()            ? "no_prefetch"
                      : reduction_.columns                ? "prefetch_rows"
                      : reduction_.layout.inner_reduction ? "prefetch_inner"
                                                          : "prefetch_outer");
     if (!has_segment_means()) prelude_.require(writer());
-    if (has_written()) prelude_.require("written");
     if (has_segments() && !has_segment_means()) {
       const bool is_held = reduction_.is_resident() || has_column_runs();
       if (is_held && !reduction_.reduces_segments_by_lanes())
@@ -262,6 +263,7 @@ class ReductionEmitter {
     add("kHasRowResults", has_row_results(), "results of one element per row");
     add("kHasGrid", has_grid_reduction(), "grid reductions");
     add("kHasWritten", has_written(), "results that have other elements than rows");
+    add("kReadsStaged", written_.reads_staged(), "which are read from rows in shared memory");
     add("kKnownFull", knows_full_vectors(),
         "a vector is in bounds and lies in one line: its position says nothing else");
     add("kReadOnly", passes_.reads_constants(), "operands that nobody writes are read for good");
@@ -320,7 +322,6 @@ class ReductionEmitter {
     out += shared();
     out += write_pass();
     out += stages_.write_rows();
-    if (has_written()) out += WrittenElements(program_, kernel_, input_kinds_, chain_).function();
     if (has_grid_reduction()) out += stages_.write_grid();
     if (reduction_.columns) out += columns_.combine();
     if (reduction_.columns || has_column_runs()) out += columns_.write_column();
@@ -344,6 +345,15 @@ class ReductionEmitter {
     if (has_column_runs()) prelude_.require("column_exchange_runs");
     place_ = prelude_.take();
     return out;
+  }
+
+  // What is written in place of rows' elements.
+  std::string written() {
+    if (written_.reads_staged()) prelude_.require("staged_element");
+    const std::string function = written_.function();
+    const std::string before = prelude_.take();
+    prelude_.require("written");
+    return before + function + prelude_.take();
   }
 
   // ---- results that are transposed in shared memory
@@ -578,6 +588,7 @@ class ReductionEmitter {
   ReductionChain& chain_;
   ReductionStages stages_;
   ColumnSumsWriter columns_;
+  WrittenElements written_;
   std::string sections_;
   std::string place_;
 };

@@ -1,6 +1,8 @@
 // One element at a time: neighbouring threads have neighbours, so that what a warp reads and writes lies side by side.
 #include "codegen/reduction/written.hpp"
 
+#include <algorithm>
+
 #include <spdlog/fmt/fmt.h>
 
 #include "codegen/contraction.hpp"
@@ -14,13 +16,30 @@ using ir::Node;
 using ir::Value;
 using plan::Scope;
 
+bool WrittenElements::reads_staged() const {
+  return std::ranges::any_of(
+      kernel_.inputs, [](const plan::OperandPlan& input) { return input.staged_row != plan::OperandPlan::kOwn; });
+}
+
+// Where a row lies in shared memory, the offset counts from its beginning.
+std::string WrittenElements::element(std::size_t input) const {
+  const plan::OperandPlan& operand = kernel_.inputs[input];
+  const OffsetText offset = offset_at(program_, kernel_, "at");
+  if (operand.staged_row == plan::OperandPlan::kOwn) return element_of(program_, kernel_, input, offset);
+  const std::string name = input_name(program_, input);
+  return fmt::format("staged_element<{}, Held::k_{}>(place, staged, p.place_in_row_{} + {})",
+                     storage_type(operand.dtype), input_name(program_, static_cast<std::size_t>(operand.staged_row)),
+                     name, offset(name));
+}
+
 std::string WrittenElements::function() const {
   const plan::Marks computed = plan::computed_when_written(program_, kernel_.reduction()->structure);
   return fmt::format(
       "// One element of what is written in place of a row's.\n"
-      "__device__ __forceinline__ void write_element(const Params& p, const Uniforms& uniforms, const Row& row, const "
+      "__device__ __forceinline__ void write_element(const Params& p, const Uniforms& uniforms, {}const Row& row, "
+      "const "
       "Index (&at)[kCoordinates]) {{\n{}{}{}}}\n\n",
-      reads(computed), values(computed), writes());
+      reads_staged() ? "const Place& place, const Chunk16* staged, " : "", reads(computed), values(computed), writes());
 }
 
 std::string WrittenElements::reads(const plan::Marks& computed) const {
@@ -30,9 +49,8 @@ std::string WrittenElements::reads(const plan::Marks& computed) const {
     if (!computed[i] || !ir::is_operand(node.op)) continue;
     const auto input = static_cast<std::size_t>(node.ordinal);
     if (kernel_.inputs[input].access == plan::Access::uniform) continue;
-    lines +=
-        fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]), input_name(program_, input),
-                    element_of(program_, kernel_, input, offset_at(program_, kernel_, "at")));
+    lines += fmt::format("  const {0} {1} = to_real<{0}>({2});\n", type_of(input_kinds_[input]),
+                         input_name(program_, input), element(input));
   }
   return lines;
 }

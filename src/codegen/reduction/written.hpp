@@ -15,10 +15,13 @@ class WrittenElements {
                   ReductionChain& chain)
       : program_(program), kernel_(kernel), input_kinds_(input_kinds), chain_(chain) {}
 
+  /// Whether some operand has elements of a row in shared memory.
+  bool reads_staged() const;
   /// The function write_element, which reads, computes and writes one of them.
   std::string function() const;
 
  private:
+  std::string element(std::size_t input) const;
   std::string reads(const plan::Marks& computed) const;
   std::string values(const plan::Marks& computed) const;
   std::string writes() const;

@@ -168,7 +168,7 @@ class Lowering {
   // Of a shape operation behind a reduction: what its argument is read through where the path takes elements that the
   // operation leaves where they are. It is done with what is left of them.
   std::optional<int> taken_below(const Node& n, ir::Value value, int path) {
-    if (path == kWhole || !reduces(n.args[0])) return std::nullopt;
+    if (path == kWhole || !ir::is_movement(n.op) || !reduces(n.args[0])) return std::nullopt;
     const auto taken = taken_behind_reduction(n, shape(n.args[0]), shape(value), steps(path));
     if (!taken) return std::nullopt;
     return number(joined(taking(*taken), shape(n.args[0]), {}));

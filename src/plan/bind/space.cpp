@@ -279,13 +279,28 @@ void check_result_shapes(const Names& names, const ir::Program& program, const S
   }
 }
 
+// Of these axes.
+std::int64_t count_elements(const Dims& axes, std::uint32_t counted) {
+  std::int64_t elements = 1;
+  for (int axis = 0; axis < axes.size(); ++axis) {
+    const std::int64_t extent = (counted >> axis & 1U) != 0 ? axes[axis] : 1;
+    if (extent > 0 && elements > kMaxElements / extent)
+      fail(invalid_argument, "the chain's values have more than 2^40 elements, the most that one launch takes");
+    elements *= extent;
+  }
+  return elements;
+}
+
 // One pass needs one space: a value that varies over all axes. Two may have two: rows, and what is written in place of
-// their elements.
+// their elements. That is no more than the rows, whose threads write it.
 void check_whole(const ir::Program& program, const Shapes& shapes, const Spans& spans) {
   std::uint32_t all = 0;
   for (const std::uint32_t span : shapes.spans) all |= span;
-  const bool has_rows = spans.has_value_of(all & ~spans.written());
-  if (has_rows && (spans.written() == 0 || spans.has_value_of(all & ~spans.reduced()))) return;
+  const std::uint32_t written = spans.written();
+  const bool is_written =
+      written == 0 || (spans.has_value_of(all & ~spans.reduced()) &&
+                       count_elements(shapes.axes, written) <= count_elements(shapes.axes, spans.reduced()));
+  if (spans.has_value_of(all & ~written) && is_written) return;
   for (const ir::Node& node : program.nodes()) {
     if (!ir::is_reduction(node.op)) continue;
     fail(unsupported,
@@ -323,18 +338,6 @@ void set_position(StridedOperand& strided, const Dims& shape, int dimension, con
   set_strides(strided, steps, places);
   strided.generated = Generated::position;
   strided.reach = {};
-}
-
-// Of these axes.
-std::int64_t count_elements(const Dims& axes, std::uint32_t counted) {
-  std::int64_t elements = 1;
-  for (int axis = 0; axis < axes.size(); ++axis) {
-    const std::int64_t extent = (counted >> axis & 1U) != 0 ? axes[axis] : 1;
-    if (extent > 0 && elements > kMaxElements / extent)
-      fail(invalid_argument, "the chain's values have more than 2^40 elements, the most that one launch takes");
-    elements *= extent;
-  }
-  return elements;
 }
 
 // Shapes meet a chain with reductions: each value has a shape of its own, and so has each output.

@@ -1,5 +1,6 @@
 // A dimension that is reduced, and nowhere needed again, may be the same as another one of its extent: no value tells
-// them apart. One loop then reduces both. Where a value has all dimensions nothing is done: no other kernel changes.
+// them apart. One loop then reduces both. So may dimensions of two results, which one loop then writes. Where a value
+// has all dimensions nothing is done: no other kernel changes.
 #include "plan/bind/united_rows.hpp"
 
 #include <algorithm>
@@ -26,12 +27,14 @@ class RowsOfReductions {
     AxisList first;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       if (!computed_[i] || !ir::is_reduction(program_.nodes()[i].op)) continue;
-      const AxisList row = row_of(i);
+      const AxisList row = without(axes_of(static_cast<std::size_t>(program_.nodes()[i].args[0])), axes_of(i));
       if (first.empty()) first = row;
-      if (are_alike(first, row)) {
-        for (std::size_t k = 0; k < row.size(); ++k) table_.identify(row[k], first[k]);
-      }
+      unite(first, row);
     }
+    if (has_value_of_all() || first.empty()) return;
+    const auto result = [&](std::size_t i) { return axes_of(static_cast<std::size_t>(program_.results()[i].value)); };
+    for (std::size_t i = 1; i < program_.results().size(); ++i)
+      unite(without(result(0), result(i)), without(result(i), result(0)));
   }
 
  private:
@@ -60,20 +63,23 @@ class RowsOfReductions {
     return most == all.size();
   }
 
-  // What a reduction reduces.
-  AxisList row_of(std::size_t reduction) const {
-    const AxisList kept = axes_of(reduction);
-    AxisList row;
-    for (const int axis : axes_of(static_cast<std::size_t>(program_.nodes()[reduction].args[0]))) {
-      if (!has(kept, axis)) row.push_back(axis);
+  static AxisList without(const AxisList& axes, const AxisList& others) {
+    AxisList left;
+    for (const int axis : axes) {
+      if (!has(others, axis)) left.push_back(axis);
     }
-    return row;
+    return left;
   }
 
-  // Of one shape, and in no value together.
+  void unite(const AxisList& first, const AxisList& other) {
+    if (!are_alike(first, other)) return;
+    for (std::size_t k = 0; k < other.size(); ++k) table_.identify(other[k], first[k]);
+  }
+
+  // Of one shape, and in no value together. Of no elements dimensions may be the same or not, as they are split.
   bool are_alike(const AxisList& a, const AxisList& b) const {
     const auto extent = [&](int axis) { return table_.extent(axis); };
-    if (!std::ranges::equal(a, b, {}, extent, extent)) return false;
+    if (!std::ranges::equal(a, b, {}, extent, extent) || std::ranges::find(a, 0, extent) != a.end()) return false;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       if (!computed_[i]) continue;
       const AxisList own = axes_of(i);

@@ -60,7 +60,9 @@ void find_moves(KernelClass& kernel, const Space& space, bool by_quotients);
 /// Masks that only say where rows end, for views whose runs end there: nothing asks them.
 void drop_masks_of_runs(KernelClass& kernel, const ir::Program& program);
 /// Operands with the same strides have one parameter for them, and so one offset. The space is padded.
-void share_strides(KernelClass& kernel, const Space& space);
+void share_strides(
+    KernelClass& kernel, const Space& space,
+    bool (*shares)(const OperandPlan& operand) = [](const OperandPlan&) { return true; });
 
 /// Why threads map to the iteration space as they do. Each map says it beside its planner.
 std::string why_pointwise(const KernelClass& kernel);

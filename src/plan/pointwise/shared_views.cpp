@@ -262,7 +262,7 @@ void drop_masks_of_runs(KernelClass& kernel, const ir::Program& program) {
   }
 }
 
-void share_strides(KernelClass& kernel, const Space& space) {
+void share_strides(KernelClass& kernel, const Space& space, bool (*shares)(const OperandPlan& operand)) {
   const std::size_t inputs = kernel.inputs.size();
   const auto plan_of = [&](std::size_t i) -> OperandPlan& {
     return i < inputs ? kernel.inputs[i] : kernel.outputs[i - inputs];
@@ -271,7 +271,7 @@ void share_strides(KernelClass& kernel, const Space& space) {
     return i < inputs ? space.inputs[i] : space.outputs[i - inputs];
   };
   const auto has_strides = [&](std::size_t i) {
-    return plan_of(i).is_gathered() && plan_of(i).access != Access::of_run &&
+    return shares(plan_of(i)) && plan_of(i).is_gathered() && plan_of(i).access != Access::of_run &&
            plan_of(i).strides_of == OperandPlan::kOwn;
   };
   for (std::size_t i = 1; i < inputs + kernel.outputs.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "plan/policy.hpp"
 #include "plan/reduction/operands.hpp"
@@ -140,6 +141,11 @@ class ReductionPlanner {
 
   // split_resident.cpp
   bool choose_split_resident();
+
+  // written.cpp
+  std::optional<int> held_row_of(std::size_t input);
+  bool reads_rows_again();
+  void find_written_operands();
 
   // prefetch.cpp
   void choose_prefetch();

@@ -51,6 +51,7 @@ void ReductionPlanner::choose_rest() {
   choose_vectors_per_run();
   if (!structure().has_column_runs()) choose_segment_lanes(plan_, program_, machine_);
   operands_.find_hoisted();
+  find_written_operands();
   choose_prefetch();
 }
 

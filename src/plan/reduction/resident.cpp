@@ -116,7 +116,8 @@ bool ReductionPlanner::choose_inner_group() {
     while (fills_lanes(vectors, 2 * row_threads().group)) row_threads().group *= 2;
     kernel_.threads = kPolicy.small_block_threads;
     hold_result_rows(vectors, lane_steps);
-  } else if (passes() > 1 && vectors > std::int64_t{large_block_threads(machine_)} * most && !has_lane_segments()) {
+  } else if ((passes() > 1 || reads_rows_again()) && vectors > std::int64_t{large_block_threads(machine_)} * most &&
+             !has_lane_segments()) {
     // Saved values have 32 bits: where formulas are cheap, computing them again leaves space for twice as many
     // elements. If that takes many blocks still, splitting rows is faster, which has more registers.
     const bool again = rounds_to_few_bits(kernel_) && !reduction().residency.saved.empty() &&
