@@ -9,7 +9,7 @@ struct ColumnShared {
 };
 //@end
 
-//@section leave_segments : segments
+//@section leave_segments : segments, columns_of_runs, end_columns
 // Runs and segments of a row that touch: none have the same sum of their numbers as others, since on from one such pair
 // to the next along the row one of the two numbers grows. That sum says where in the row's slots they are left.
 template <class Storage>
@@ -28,7 +28,7 @@ __device__ __forceinline__ void leave_segments(const Params& p, const Uniforms& 
 }
 //@end
 
-//@section columns_of_runs : signals
+//@section columns_of_runs : segments, signals
 constexpr int kColumnsAtOnce = kThreads / 32;  // a warp each
 
 // Columns first … first + kColumnsAtOnce - 1: the lanes of a warp take what was left of one, of all rows of its result. Whoever came when, the order is the

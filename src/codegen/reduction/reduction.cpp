@@ -80,10 +80,6 @@ class ReductionEmitter {
                        : is_held                              ? "reduce_segments"
                                                               : "segments_in_rounds");
     }
-    if (has_column_runs()) {
-      prelude_.require("columns_of_runs");
-      prelude_.require("end_columns");
-    }
     const bool staged_resident = reduction_.is<plan::ResidentShared>();
     prelude_.require(has_segment_means()               ? "run_by_segments"
                      : staged_resident                 ? "run_staged"
