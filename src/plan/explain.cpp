@@ -261,6 +261,10 @@ void count_rows_read_again(PlanSummary& summary, const Lowered& lowered, const P
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
     const auto reach = plan.kernel_class.inputs[i].written ? reach_of_row(lowered, i, plan) : std::nullopt;
     const bool is_staged = plan.kernel_class.inputs[i].staged_row != OperandPlan::kOwn;
+    const std::string_view where = is_staged ? "in shared memory"
+                                   : plan.kernel_class.reduction()->is<Looped>()
+                                       ? "again, from the L2 cache as far as that holds them"
+                                       : "again, from a cache";
     for (std::size_t k = 0; reach && k < lowered.operands.size(); ++k) {
       const auto row = reach_of_dense_row(lowered, k, plan);
       if (!row || !reach->lies_in(*row)) continue;
@@ -268,8 +272,7 @@ void count_rows_read_again(PlanSummary& summary, const Lowered& lowered, const P
       summary.bytes_read -= operand.bytes;
       summary.bytes_read_again += is_staged ? 0 : operand.bytes;
       operand.bytes = 0;
-      operand.why += fmt::format("; elements of '{}' {}", summary.operands[k].name,
-                                 is_staged ? "in shared memory" : "again, from a cache");
+      operand.why += fmt::format("; elements of '{}' {}", summary.operands[k].name, where);
       break;
     }
   }

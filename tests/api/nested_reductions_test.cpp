@@ -54,7 +54,24 @@ TEST(NestedReductions, TailsOfKernelBenchAreOneKernel) {
       {85, "clamp(max_pool2d(group_norm(x, 16, w, b) * s, 4), 0, 1)", {{128, 64, 126, 126}, {64}, {64}, {64, 1, 1}}},
       {89, "amax(silu(softmax(max_pool3d(x, 2), axis=1) - s), axis=1)", {{128, 16, 32, 64, 64}, {16, 1, 1, 1}}},
   };
-  for (const Tail& tail : tails) EXPECT_EQ(refusal_of(tail.chain, tail.operands), "") << tail.problem;
+  for (const Tail& tail : tails) {
+    ASSERT_EQ(refusal_of(tail.chain, tail.operands), "") << tail.problem;
+    const PlanSummary plan = inspected(tail.chain, tail.operands).plan();
+    std::uint64_t least = 0;
+    for (const Dims& shape : tail.operands) {
+      std::uint64_t bytes = size_of(DType::f16);
+      for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+      least += bytes;
+    }
+    EXPECT_LE(static_cast<double>(plan.bytes_read), 1.05 * static_cast<double>(least)) << tail.problem;
+    EXPECT_EQ(plan.bytes_read_again != 0, tail.problem == 3) << tail.problem;  // of problem 3: rows of 128 bytes
+  }
+}
+
+// A row's elements are read for results alone, and rows are cut in no other way beside.
+TEST(NestedReductions, RowsThatResultsReadHaveNoSegments) {
+  const std::string why = refusal_of("y = x - mean(x, (1, 2), true); return y[..., :4], mean(y, 2)", {{8, 6, 40}});
+  EXPECT_NE(why.find("'mean' reduces other dimensions than these rows have"), std::string::npos) << why;
 }
 
 TEST(NestedReductions, PlansTellWhatIsTakenApart) {

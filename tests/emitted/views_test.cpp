@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <epifuse/error.hpp>
@@ -193,6 +194,32 @@ TEST(EmittedViews, WhatIsWrittenAtIndicesIsWhereTheySay) {
   const auto problems = run_emitted(launches);
   for (std::size_t i = 0; i < count; ++i)
     EXPECT_EQ(problems[i].value_or(cases[i]->judge()), "") << cases[i]->text() << "\n  EPIFUSE_TEST_SEED=" << seed;
+}
+
+// The same of slices behind a norm, by rows and by columns: what indices do not name stays.
+TEST(EmittedViews, SlicesBehindNormsAreWrittenWhereIndicesSay) {
+  const std::vector<float> x = {1, 2, 3, 6, 4, 4, 4, 8};  // means 3 and 5
+  const std::vector<std::int64_t> slots = {2, 0};
+  struct Row {
+    const char* chain;
+    std::vector<float> expected;
+  };
+  const std::vector<Row> rows = {
+      {"y = x - mean(x, 1, true); index_copy(c, 0, s, y[:, ::2])", {-1, -1, 9, 9, -2, 0}},
+      {"y = x - mean(x, 1, true); index_copy(c, 1, s, y[:, 2:])", {3, 9, 0, 3, 9, -1}},
+  };
+  for (const Row& row : rows) {
+    std::vector<float> cache(6, 9);
+    const Dims shape = std::string_view(row.chain).find("(c, 0") != std::string_view::npos ? Dims{3, 2} : Dims{2, 3};
+    const std::vector<TensorView> inputs = {TensorView(x.data(), DType::f32, {2, 4}),
+                                            TensorView(cache.data(), DType::f32, shape),
+                                            TensorView(slots.data(), DType::i64, {2})};
+    const OutputView out(cache.data(), DType::f32, shape);
+    const Epilogue tail = Epilogue::parse(row.chain);
+    const Emitted launch{tail, std::span(&out, 1), inputs};
+    EXPECT_EQ(run_emitted(std::span(&launch, 1))[0].value_or(""), "") << row.chain;
+    EXPECT_EQ(cache, row.expected) << row.chain;
+  }
 }
 
 // What an index out of range reads is nothing: the table's memory is surrounded by what no test reads. NaN of floats, 0

@@ -23,9 +23,6 @@ TEST(Refusals, SayWhatToSplit) {
       // Elements of rows behind their statistics: of several sizes, reduced again, of rows that no cluster holds.
       {"y = softmax(x, 1); return y[:, :4], y[:, 4:7]", {{64, 64}}, {"'softmax'", "launch of its own"}},
       {"sum(max_pool1d(softmax(x, 2), 2), 2)", {{8, 4, 64}}, {"'softmax'", "launch of its own"}},
-      {"y = x - mean(x, (1, 2), true); return y[..., :4], mean(y, 2)",
-       {{8, 6, 40}},
-       {"'mean'", "other dimensions than these rows", "two chains"}},
       {"softmax(x, 1)[:, :4]", {{4, 4'000'000}}, {"'softmax'", "4000000 elements", "too few rows (4)", "two chains"}},
       // Rows that are combined element by element.
       {"y = softmax(x, 1); return y, var(y, 0)", {{64, 64}}, {"'var'", "one number of each element", "two chains"}},

@@ -25,7 +25,7 @@ void ReductionOperands::describe() {
   // What rows have one of is never read with their elements.
   for (std::size_t i = 0; i < space_.inputs.size(); ++i) {
     if (structure().has_written() && is_of_written(plan_.written.inputs[i], scope_of_input(i))) {
-      kernel_.inputs.push_back(of_written(plan_.written.inputs[i]));
+      kernel_.inputs.push_back(of_written(plan_.written.inputs[i], false));
       continue;
     }
     const StridedOperand& strided = space_.inputs[i];
@@ -33,7 +33,7 @@ void ReductionOperands::describe() {
   }
   for (std::size_t i = 0; i < space_.outputs.size(); ++i) {
     if (scope_of_output(i) == Scope::written) {
-      kernel_.outputs.push_back(of_written(plan_.written.outputs[i]));
+      kernel_.outputs.push_back(of_written(plan_.written.outputs[i], true));
       continue;
     }
     const StridedOperand& strided = space_.outputs[i];
@@ -65,8 +65,9 @@ bool ReductionOperands::is_of_written(const StridedOperand& strided, Scope scope
 }
 
 // It is read, or written, one by one.
-OperandPlan ReductionOperands::of_written(const StridedOperand& strided) const {
-  OperandPlan operand{strided.dtype, classify(strided, plan_.written, {}, false)};
+OperandPlan ReductionOperands::of_written(const StridedOperand& strided, bool is_result) const {
+  OperandPlan operand{strided.dtype, is_result ? classify_result(strided, plan_.written, {}, false)
+                                               : classify(strided, plan_.written, {}, false)};
   operand.written = true;
   return operand;
 }

@@ -56,7 +56,7 @@ class ReductionOperands {
   // Inputs and outputs, and which results lack parallel dimensions.
   void describe();
   bool is_of_written(const StridedOperand& strided, Scope scope) const;
-  OperandPlan of_written(const StridedOperand& strided) const;
+  OperandPlan of_written(const StridedOperand& strided, bool is_result) const;
   // Consecutive elements per thread, and how many of each operand one instruction moves.
   void choose_elements();
   // Where rows have lane segments: a vector is of one of them, and a warp has lanes for it.
