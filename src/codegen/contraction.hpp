@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/reduction/passes.hpp"
+#include "plan/analysis/intervals.hpp"
 
 namespace epifuse::codegen {
 
@@ -34,6 +35,7 @@ class Contraction {
   void inline_argument(ir::Value value);
   bool is_inner(ir::Value value) const;
   bool is_hoisted(ir::Value value) const;
+  bool is_moderate(ir::Value value) const;
   std::optional<Scaled> scaled(ir::Value value) const;
   bool is_product(ir::Value value) const;
   bool is_sum_of_product(ir::Value value) const;
@@ -46,6 +48,7 @@ class Contraction {
   const ReductionChain& chain_;
   const plan::Marks& computed_;
   const plan::Marks& terms_;
+  plan::Intervals intervals_;
   std::vector<int> uses_;
   plan::Marks inlined_;
 };
