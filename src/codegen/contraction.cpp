@@ -60,8 +60,9 @@ bool Contraction::is_hoisted(Value value) const {
   return node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::row;
 }
 
-// A row's number that is computed may be as large as its type allows, as a variance is: its product with another number
-// would overflow where that of an element does not. What 1 / sqrt(variance + eps) is bounded by leaves space for weights.
+// A row's number that is computed may be as large as its type allows, as a variance is: its product with another
+// number would overflow where that of an element does not. What 1 / sqrt(variance + eps) is bounded by leaves space for
+// weights.
 bool Contraction::is_moderate(Value value) const {
   constexpr double kMost = 0x1p64;
   return ir::is_operand(node_of(value).op) || intervals_.of(chain_.unshaped(value)).size() <= kMost;
