@@ -35,6 +35,7 @@ TWO = {name: getattr(torch, name) for name in "add sub mul div pow fmod remainde
 TWO |= {name: getattr(torch, name) for name in "eq ne lt le gt ge logical_and logical_or logical_xor".split()}
 NUMBERS = "add sub mul div pow fmod remainder eq ne lt le gt ge".split()  # these take Python's numbers
 MORE = {"where": torch.where, "clamp": torch.clamp, "threshold": F.threshold}
+MORE["fma"] = lambda x, y, z: torch.true_divide(x * y + z, 1)
 REDUCTIONS = {name: getattr(torch, name) for name in "sum mean prod amax amin var any all std logsumexp".split()}
 
 TEXT = {"gelu_tanh": "gelu({}, approximate='tanh')", "logsumexp": "logsumexp({}, 0)"}
@@ -103,6 +104,7 @@ def test_of_more_operands():
     for a, b in itertools.product(OPERANDS, OPERANDS):
         tried["where"] += check("where", "where(c, x, y)", [("bool", 1), a, b], torch.where)
         tried["clamp"] += check("clamp", "clamp(x, min=y)", [a, b], lambda x, y: torch.clamp(x, min=y))
+        tried["fma"] += check("fma", "fma(x, y, x)", [a, b], lambda x, y: MORE["fma"](x, y, x))
         tried["both"] += check("clamp", "clamp(x, y, y)", [a, b], lambda x, y: torch.clamp(x, y, y))
     for operand, number in itertools.product(OPERANDS, (2, 0.5)):
         tried["clamp"] += check("clamp", f"clamp(x, {number})", [operand], lambda x: torch.clamp(x, number))
