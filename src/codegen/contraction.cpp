@@ -21,10 +21,10 @@ Contraction::Contraction(const ir::Program& program, const plan::KernelClass& ke
       chain_(chain),
       computed_(computed),
       terms_(terms),
-      intervals_(program, kernel),
       uses_(computed.size(), 0),
       inlined_(computed.size(), false) {
   if (!chain_.arithmetic().cheap_rows) return;
+  intervals_.emplace(program, kernel);
   const auto is_used = [&](Value value) { ++uses_[static_cast<std::size_t>(chain_.unshaped(value))]; };
   for (const Node& node : program_.nodes()) {
     for (int k = 0; k < node.computed_arity() && !ir::is_shape(node.op); ++k)
@@ -65,7 +65,7 @@ bool Contraction::is_hoisted(Value value) const {
 // weights.
 bool Contraction::is_moderate(Value value) const {
   constexpr double kMost = 0x1p64;
-  return ir::is_operand(node_of(value).op) || intervals_.of(chain_.unshaped(value)).size() <= kMost;
+  return ir::is_operand(node_of(value).op) || intervals_->of(chain_.unshaped(value)).size() <= kMost;
 }
 
 std::optional<Contraction::Scaled> Contraction::scaled(Value value) const {

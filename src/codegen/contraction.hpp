@@ -48,7 +48,7 @@ class Contraction {
   const ReductionChain& chain_;
   const plan::Marks& computed_;
   const plan::Marks& terms_;
-  plan::Intervals intervals_;
+  std::optional<plan::Intervals> intervals_;  // where anything is contracted
   std::vector<int> uses_;
   plan::Marks inlined_;
 };

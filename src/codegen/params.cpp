@@ -211,6 +211,14 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
       workspace(plan::Workspace::Use::states, 0, "states", "unsigned*", "of each chunk of a row");
       workspace(plan::Workspace::Use::partials, 1, "partials_1", "void*", "of each chunk: values with a status");
     }
+    const auto left_columns = [&](const char* type, const char* of) {
+      index("columns", "of all results",
+            [](const Plan& plan) { return plan::grid_results(plan) * plan.columns_per_row; });
+      index("summing_blocks", "blocks that sum up what all have left", plan::summing_blocks);
+      workspace(plan::Workspace::Use::column_signals, 0, "column_signals", "unsigned*",
+                "arrivals; states of the blocks that sum up");
+      workspace(plan::Workspace::Use::column_partials, 0, "column_partials", type, of);
+    };
     if (reduction->columns) {
       index("rows_per_result", "rows that a column sum combines",
             [](const Plan& plan) { return plan.rows_per_result; });
@@ -222,14 +230,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
               [](const Plan& plan) { return plan.column_length / plan.kernel_class.elements; });
       }
       index("tiles", "rows of one result, in those of a block at a time", [](const Plan& plan) { return plan.tiles; });
-      if (reduction->columns->several_blocks) {
-        index("columns", "of all results",
-              [](const Plan& plan) { return plan::grid_results(plan) * plan.columns_per_row; });
-        index("summing_blocks", "blocks that sum up what all have left", plan::summing_blocks);
-        workspace(plan::Workspace::Use::column_signals, 0, "column_signals", "unsigned*",
-                  "arrivals; states of the blocks that sum up");
-        workspace(plan::Workspace::Use::column_partials, 0, "column_partials", "Real*", "of each block");
-      }
+      if (reduction->columns->several_blocks) left_columns("Real*", "of each block");
     }
     if (reduction->structure.has_column_runs()) {
       index("rows_per_result", "rows that a column sum combines",
@@ -239,12 +240,7 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
             [](const Plan& plan) { return plan.row_step == 1 ? plan.rows_per_result : 1; });
       index("slots_per_row", "for what its runs have of segments", plan::slots_per_row);
       index("runs_per_segment", "of a row, at most", plan::runs_per_segment);
-      index("columns", "of all results",
-            [](const Plan& plan) { return plan::grid_results(plan) * plan.columns_per_row; });
-      index("summing_blocks", "blocks that sum up what all have left", plan::summing_blocks);
-      workspace(plan::Workspace::Use::column_signals, 0, "column_signals", "unsigned*",
-                "arrivals; states of the blocks that sum up");
-      workspace(plan::Workspace::Use::column_partials, 0, "column_partials", "void*", "of each run and segment");
+      left_columns("void*", "of each run and segment");
     }
     if (reduction->structure.grid != 0) {
       index("rows_per_result", "rows that a grid reduction combines",

@@ -343,6 +343,16 @@ __device__ __forceinline__ int place_of_share(int other, int share, int e, int l
   return ((other * kOwnShares + share / kColumnCluster) * kElements + e) * kShareThreads + lane;
 }
 
+// Calls visit(step, sum, number) for the shares that a thread's warp has something of.
+template <class Visit>
+__device__ __forceinline__ void each_share(int warp, const Visit& visit) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int sum = 0; sum < kColumnSums; ++sum) visit(step, sum, (step * kColumnSums + sum) * kWarpShares + warp);
+  }
+}
+
 // Each block of a cluster leaves a share of a row's sums, of all its blocks: so much less lies in memory, and is summed up.
 __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
   extern __shared__ Real of_others[];
@@ -354,45 +364,35 @@ __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& 
   const int lane = place.thread % kShareThreads;
   cluster_wait();  // all blocks run
   if (place.group == 0) {
+    each_share(warp, [&](int step, int sum, int number) {
+      const int owner = number % kColumnCluster;
+      if (owner == rank) return;
+      const int other = rank < owner ? rank : rank - 1;
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-      for (int sum = 0; sum < kColumnSums; ++sum) {
-        const int number = (step * kColumnSums + sum) * kWarpShares + warp;
-        const int owner = number % kColumnCluster;
-        if (owner == rank) continue;
-        const int other = rank < owner ? rank : rank - 1;
-#pragma unroll
-        for (int e = 0; e < kElements; ++e)
-          *cluster_map(&of_others[place_of_share(other, number, e, lane)], static_cast<unsigned>(owner)) = held[step].sums[sum][e];
-      }
-    }
+      for (int e = 0; e < kElements; ++e)
+        *cluster_map(&of_others[place_of_share(other, number, e, lane)], static_cast<unsigned>(owner)) = held[step].sums[sum][e];
+    });
   }
   cluster_sync();
   Real* partials = p.column_partials + (result * p.blocks_per_result + share) / kColumnCluster * (kColumnSums * p.columns_per_row);
   if (place.group == 0) {
+    each_share(warp, [&](int step, int sum, int number) {
+      if (number % kColumnCluster != rank) return;
+      Real sums[kElements];
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
+      for (int e = 0; e < kElements; ++e) {
+        sums[e] = held[step].sums[sum][e];
 #pragma unroll
-      for (int sum = 0; sum < kColumnSums; ++sum) {
-        const int number = (step * kColumnSums + sum) * kWarpShares + warp;
-        if (number % kColumnCluster != rank) continue;
-        Real sums[kElements];
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) {
-          sums[e] = held[step].sums[sum][e];
-#pragma unroll
-          for (int other = 0; other < kColumnCluster - 1; ++other) {
+        for (int other = 0; other < kColumnCluster - 1; ++other) {
 //@if kColumnsAreSums
-            sums[e] += of_others[place_of_share(other, number, e, lane)];
+          sums[e] += of_others[place_of_share(other, number, e, lane)];
 //@else
-            sums[e] = combine_columns(sum, sums[e], of_others[place_of_share(other, number, e, lane)]);
+          sums[e] = combine_columns(sum, sums[e], of_others[place_of_share(other, number, e, lane)]);
 //@endif
-          }
         }
-        store_columns(partials + sum * p.columns_per_row + number_of(place, 0, step) * kElements, sums);
       }
-    }
+      store_columns(partials + sum * p.columns_per_row + number_of(place, 0, step) * kElements, sums);
+    });
   }
   end_columns(p, uniforms, own);
 }

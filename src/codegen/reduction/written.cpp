@@ -37,8 +37,7 @@ std::string WrittenElements::function() const {
   return fmt::format(
       "// One element of what is written in place of a row's.\n"
       "__device__ __forceinline__ void write_element(const Params& p, const Uniforms& uniforms, {}const Row& row, "
-      "const "
-      "Index (&at)[kCoordinates]) {{\n{}{}{}}}\n\n",
+      "const Index (&at)[kCoordinates]) {{\n{}{}{}}}\n\n",
       reads_staged() ? "const Place& place, const Chunk16* staged, " : "", reads(computed), values(computed), writes());
 }
 

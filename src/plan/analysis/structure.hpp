@@ -128,6 +128,8 @@ struct Structure {
   bool has_segments() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.segment; });
   }
+  /// Segments whose results the thread group writes that holds their row.
+  bool has_own_segments() const noexcept { return has_segments() && !has_column_runs(); }
   bool has_lane_segments() const noexcept {
     return std::ranges::any_of(accumulators, [](const Accumulator& a) { return a.lane_segment; });
   }

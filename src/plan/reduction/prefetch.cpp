@@ -30,8 +30,7 @@ int prefetched_element_bytes(const KernelClass& kernel_class) {
 // (docs/measurements/notes/reductions.md).
 std::int64_t ReductionPlanner::prefetch_bytes() {
   const bool holds = reduction().is_resident() || reduction().is<SplitResident>();
-  const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
-  if (!holds || !structure().has_write_pass() || has_own_segments || reduction().interleaves_rows() ||
+  if (!holds || !structure().has_write_pass() || structure().has_own_segments() || reduction().interleaves_rows() ||
       reduction().rows_per_group() > 1)
     return 0;
   if (!reduction().layout.inner_reduction &&

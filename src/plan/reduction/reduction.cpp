@@ -69,16 +69,14 @@ bool ReductionPlanner::hold_rows() {
                       : layout().tensor_aligned ? (plan_.row_length + e - 2) / e + 1
                                                 : divide_up(plan_.row_length, e);
   if (attempt(&ReductionPlanner::hold)) return true;
-  const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
   const bool may_split =
-      layout().inner_reduction && !has_own_segments && !has_lane_segments() && !structure().has_written();
+      layout().inner_reduction && !structure().has_own_segments() && !has_lane_segments() && !structure().has_written();
   return may_split && attempt(&ReductionPlanner::choose_split_resident);
 }
 
 bool ReductionPlanner::hold() {
   if (!(layout().inner_reduction ? choose_inner_group() : choose_outer_group())) return false;
-  const bool has_own_segments = structure().has_segments() && !structure().has_column_runs();
-  if (has_own_segments || has_lane_segments() || structure().has_written() || !is_starved()) return true;
+  if (structure().has_own_segments() || has_lane_segments() || structure().has_written() || !is_starved()) return true;
   plan_.unheld.why = Unheld::Why::few_rows;
   return false;
 }
