@@ -2,6 +2,7 @@
 #include "codegen/contraction.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "base/text.hpp"
 
@@ -60,19 +61,17 @@ bool Contraction::is_hoisted(Value value) const {
   return node.op == Op::input && kernel_.inputs[static_cast<std::size_t>(node.ordinal)].access == Access::row;
 }
 
-// A row's number that is computed may be as large as its type allows, as a variance is: its product with another
-// number would overflow where that of an element does not. What 1 / sqrt(variance + eps) is bounded by leaves space for
-// weights.
-bool Contraction::is_moderate(Value value) const {
-  constexpr double kMost = 0x1p64;
-  return ir::is_operand(node_of(value).op) || intervals_->of(chain_.unshaped(value)).size() <= kMost;
+// A row's number times another may overflow where that of an element does not: an element of 0 would become NaN.
+bool Contraction::may_overflow(Value factor, Value other) const {
+  const auto size = [&](Value value) { return intervals_->of(chain_.unshaped(value)).size(); };
+  return plan::times(size(factor), size(other)) > double{std::numeric_limits<float>::max()};
 }
 
 std::optional<Contraction::Scaled> Contraction::scaled(Value value) const {
   const Node& outer = node_of(value);
   if (outer.op != Op::mul || !is_inner(outer.args[0]) || !is_hoisted(outer.args[1])) return {};
   const Node& inner = node_of(outer.args[0]);
-  if (inner.op != Op::mul || !chain_.is_per_row(inner.args[1]) || !is_moderate(inner.args[1])) return {};
+  if (inner.op != Op::mul || !chain_.is_per_row(inner.args[1]) || may_overflow(inner.args[1], outer.args[1])) return {};
   return Scaled{inner.args[0], inner.args[1], outer.args[1]};
 }
 

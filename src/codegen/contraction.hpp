@@ -35,7 +35,7 @@ class Contraction {
   void inline_argument(ir::Value value);
   bool is_inner(ir::Value value) const;
   bool is_hoisted(ir::Value value) const;
-  bool is_moderate(ir::Value value) const;
+  bool may_overflow(ir::Value factor, ir::Value other) const;
   std::optional<Scaled> scaled(ir::Value value) const;
   bool is_product(ir::Value value) const;
   bool is_sum_of_product(ir::Value value) const;
