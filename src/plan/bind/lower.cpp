@@ -147,6 +147,7 @@ class Lowering {
     if (n.op == Op::cat) {
       if (const auto rolled = rolled_argument(value, path)) return want(rolled->first, rolled->second);
       for (const auto& [arg, below] : sides_of(value, path)) want(arg, below);
+      if (const ir::Value row = row_of_joined(value, path); row != ir::kNone) want(row, kWhole);
       return;
     }
     if (const auto below = taken_below(n, value, path)) return want(n.args[0], *below);
@@ -204,10 +205,15 @@ class Lowering {
     const Built none = {builder_.constant(0, kLeast), {}};
     const Built behind = where_inside(value, path, sides[1].first, sides[1].second, second, none);
     Built made = where_inside(value, path, sides[0].first, sides[0].second, first, behind);
-    // The row whose statistic it has is the same dimension, which nothing else may say.
-    const ir::Value row = rejoined_[static_cast<std::size_t>(value)];
-    if (row != ir::kNone && path == kWhole) made.value = builder_.expand_as(made.value, argument(row, kWhole).value);
+    if (const ir::Value row = row_of_joined(value, path); row != ir::kNone)
+      made.value = builder_.expand_as(made.value, argument(row, kWhole).value);
     return made;
+  }
+
+  // Of a 'cat' of pieces of rows: the value whose rows these are. That the joined dimension is theirs is said by nothing
+  // else.
+  ir::Value row_of_joined(ir::Value value, int path) const {
+    return path == kWhole ? rejoined_[static_cast<std::size_t>(value)] : ir::kNone;
   }
 
   // ---- where elements do not exist

@@ -35,8 +35,9 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
   }
   Lowered::Operand read{ordinal, 0, {}, {}, {}};
   for (const Strided::Dimension& d : strided.dimensions) {
-    // Of what an index says where it is read, the index is bounded.
-    const bool is_bounded = d.bounded && !d.indexed;
+    // Of what an index says where it is read, the index is bounded. The one element of a dimension that broadcasts may
+    // be read wherever the view stands, if it exists.
+    const bool is_bounded = d.bounded && !d.indexed && (!d.broadcast || d.count == 0);
     if (is_bounded) strided.offset += d.first * d.stride;
     if (is_bounded) read.within.push_back({read.shape.size(), d.first, d.count});
     if (d.period != 0 && !d.broadcast) {
