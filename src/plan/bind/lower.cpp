@@ -392,6 +392,8 @@ class Lowering {
   Built numbered(ir::Value value, int path) {
     const Node& n = node(value);
     const int d = from_front(n.shaping.axes.at[0], shape(value).size());
+    // Beside its one element there are others that do not exist, which 'cat' asks for of a reduction's value.
+    if (shape(value)[d] == 1 && reduces(n.args[0])) return {builder_.constant(0, ir::Category::integer), {}};
     if (!has_only_positions(steps(path))) refuse_repeated(value, path);
     const Built& given = argument(n.args[0], path);
     const Dims all = shape_through(value, path);

@@ -3,6 +3,7 @@
 #include "plan/bind/results.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/text.hpp"
 #include "plan/bind/bounds.hpp"
@@ -27,6 +28,16 @@ bool takes_along(const AllTaken& slices, int dimension, const Dims& shape) {
   return std::ranges::any_of(slices, [&](const std::vector<Taken>& taken) {
     return !taken.empty() && taken[static_cast<std::size_t>(dimension)] != whole;
   });
+}
+
+// Kernels write slices without looking: one outside would be somebody else's memory.
+void check_inside(const std::vector<Taken>& slice, const Dims& shape) {
+  for (std::size_t d = 0; d < slice.size(); ++d) {
+    const Taken& taken = slice[d];
+    const std::int64_t last = taken.start + (taken.count - 1) * taken.step;
+    if (taken.start < 0 || last >= shape[static_cast<int>(d)])
+      throw std::logic_error("a slice of a result has elements that the result has not");
+  }
 }
 
 // Makes `result`, a slice of the source of an 'index_copy', one of its destination.
@@ -124,6 +135,7 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
     for (const std::vector<Taken>& one : taken[i]) {
       WrittenValue& made = values.emplace_back(WrittenValue{written(value), {}, {i, own, {}, name}});
       if (taken[i].size() > 1) {
+        check_inside(one, own);
         made.through = joined(taking(one), own, {});
         made.is.taken = one;
         made.is.text = plan::text_of(name, own, made.through);

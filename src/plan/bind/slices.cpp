@@ -38,14 +38,15 @@ Cuts moved(Cuts cuts, std::int64_t by) {
   return cuts;
 }
 
-// The slices of a dimension as a view that takes some of its elements sees them.
-Cuts seen_through(const Cuts& cuts, const Taken& view) {
+// The slices of a dimension as a view that takes some of its elements sees them. Slices at steps of more than one are
+// seen by a view of all elements only.
+Cuts seen_through(const Cuts& cuts, const Taken& view, std::int64_t extent) {
   const Cuts whole = {{0, 1, view.count}};
   if (cuts.size() <= 1 || view.count == 0 || view.is_bounded()) return whole;
   Cuts seen;
   const std::int64_t step = std::abs(view.step);
   for (const Taken& cut : cuts) {
-    if (cut.step != 1) return view == Taken{0, 1, view.count} ? cuts : whole;
+    if (cut.step != 1) return view == Taken{0, 1, extent} ? cuts : whole;
     const std::int64_t before = view.step > 0 ? cut.start - view.start : view.start - cut.start - cut.count + 1;
     const std::int64_t first = before <= 0 ? 0 : (before + step - 1) / step;
     const std::int64_t behind = before + cut.count;
@@ -158,7 +159,7 @@ class Sweep {
       const int from = map->given[d].from;
       if (from == Given::kRepeated) continue;
       const auto at = static_cast<std::size_t>(from);
-      all[d] = seen_through(slices(n.args[0])[at], map->taken[at]);
+      all[d] = seen_through(slices(n.args[0])[at], map->taken[at], shape(n.args[0])[from]);
     }
     return all;
   }
@@ -190,7 +191,7 @@ class Sweep {
       if (cuts.size() > 1 && (is_outermost || (inner == 1 && are_single))) {
         Cuts merged;
         for (const Taken& t : cuts) {
-          if (inner > 1 || !are_single)
+          if (inner > 1 || !are_single || is_outermost)
             merged.push_back({t.start * inner, 1, t.count * inner});
           else
             merged.push_back({t.start, arg[d], own[first] / arg[d]});
