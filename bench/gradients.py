@@ -43,6 +43,8 @@ CASES = [
          lambda x, w, b: functional.silu(functional.group_norm(x, 32, w, b)), ("x",)),
     Case("softmax", "softmax(x, -1)", {"x": ROWS}, lambda x: torch.softmax(x, -1), ("x",)),
     Case("log_softmax", "log_softmax(x, -1)", {"x": ROWS}, lambda x: torch.log_softmax(x, -1), ("x",)),
+    Case("softmax over channels · w", "softmax(x, 1) * along(w, x, 1)", {"x": IMAGES, "w": CHANNELS},
+         lambda x, w: torch.softmax(x, 1) * w[:, None, None], ("x", "w")),
     Case("batch_norm in training, dx",
          "m = mean(x, axis=(0,2,3), keepdim=true); v = var(x, axis=(0,2,3), correction=0, keepdim=true); "
          "(x - m) * rsqrt(v + 1e-5) * along(w, x, 1) + along(b, x, 1)",

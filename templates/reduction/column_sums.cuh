@@ -45,14 +45,11 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
     reduce_stages(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
     write_held(p, uniforms, place, /*@if !kAllFull*/full_vectors, /*@endif*/held, rows, grid, shared);
     write_rows(p, place, rows);
-//@if kStages == 1
-    // The slots in which threads meet are free for the next row. Where they meet twice a row, they are anyway.
-//@if kCluster > 1
-    cluster_sync();
+//@if kStages == 1 && kCluster > 1
+    cluster_sync();  // the slots in which threads meet are free for the next row; where they meet twice a row, they are anyway
 //@endif
-//@if kCluster == 1 && kGroupThreads > 32
-    __syncthreads();
-//@endif
+//@if kStages == 1 && kInnerReduction && kCluster == 1 && kGroupThreads > 32
+    __syncthreads();  // the slots in which threads meet are free for the next row; where they meet twice a row, they are anyway
 //@endif
 //@if kStages == 0 && kPrefetchesTiles
     __syncthreads();  // nothing else keeps warps from running ahead of what is prefetched
@@ -63,12 +60,16 @@ __device__ __forceinline__ void run_rows(const Params& p, Shared& shared) {
 //@end
 
 //@section column_exchange
+//@if kInnerReduction
 constexpr int kGroups = kThreads / kGroupThreads;
 
+//@endif
 // Where thread groups of a block leave the sums of a step for others.
 struct ColumnExchange {
-  Real sums[kColumnSegments ? 1 : kElements][kGroups / 2 * kGroupThreads + 1];
+//@if kInnerReduction
+  Real sums[kVectorColumns][kGroups / 2 * kGroupThreads + 1];
   Real vectors[kColumnSums][kColumnSegments ? kGroupThreads * kSteps : 1];  // of the row, where columns are segments
+//@endif
 };
 //@end
 
@@ -99,15 +100,15 @@ __device__ __forceinline__ void merge_groups(Held (&held)[kSteps], int group, in
         __syncthreads();
         if (group >= lower && group < groups) {
 #pragma unroll
-          for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e) exchange.sums[e][(group - lower) * kGroupThreads + thread] = held[step].sums[sum][e];
+          for (int e = 0; e < kVectorColumns; ++e) exchange.sums[e][(group - lower) * kGroupThreads + thread] = held[step].sums[sum][e];
         }
         __syncthreads();
         if (group < groups / 2) {
 #pragma unroll
 //@if kColumnsAreSums
-          for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e) held[step].sums[sum][e] += exchange.sums[e][group * kGroupThreads + thread];
+          for (int e = 0; e < kVectorColumns; ++e) held[step].sums[sum][e] += exchange.sums[e][group * kGroupThreads + thread];
 //@else
-          for (int e = 0; e < (kColumnSegments ? 1 : kElements); ++e)
+          for (int e = 0; e < kVectorColumns; ++e)
             held[step].sums[sum][e] = combine_columns(sum, held[step].sums[sum][e], exchange.sums[e][group * kGroupThreads + thread]);
 //@endif
         }
@@ -204,6 +205,29 @@ __device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps
 //@endif
     }
     if (lane == 0) work(column, sums);
+  }
+}
+//@end
+
+//@section columns_of_rows_beside : lanes
+// Calls work(column, its sums) for the columns of the block, each in one thread: neighbouring threads have rows side by side, and elements of one column in a
+// step.
+template <class Work>
+__device__ __forceinline__ void each_column(const Params& p, Held (&held)[kSteps], ColumnExchange&, const Work& work) {
+  const Place place = find_place(p, 0);
+  const bool is_first = static_cast<int>(threadIdx.x) % kColumns == 0;
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    Real sums[kColumnSums];
+#pragma unroll
+//@if kColumnsAreSums
+    for (int sum = 0; sum < kColumnSums; ++sum) sums[sum] = sum_of_lanes<1, kColumns>(held[step].sums[sum][0]);
+//@else
+    for (int sum = 0; sum < kColumnSums; ++sum)
+      sums[sum] = over_lanes<1, kColumns>(held[step].sums[sum][0], [sum](Real a, Real b) { return combine_columns(sum, a, b); });
+//@endif
+    const Index column = number_of(place, 0, step);
+    if (is_first && column < p.columns_per_row) work(column, sums);
   }
 }
 //@end
@@ -319,7 +343,7 @@ __device__ __forceinline__ void end_columns(const Params& p, const Uniforms& uni
 __device__ __forceinline__ void finish_columns(const Params& p, const Uniforms& uniforms, Index result, Index share, Held (&held)[kSteps], Shared& shared) {
   ColumnShared& own = shared.columns;
   Real* partials = p.column_partials + (result * p.blocks_per_result + share) * (kColumnSums * p.columns_per_row);
-//@if kFull && !kColumnSegments
+//@if kInnerReduction && kFull && !kColumnSegments
   leave_full_columns(p, held, own, partials);
 //@else
   each_column(p, held, own, [&](Index column, const Real (&sums)[kColumnSums]) {

@@ -162,6 +162,15 @@ std::vector<Case> column_sum_cases() {
       {"group_norm(x, 4, w, b)", {{5, 12, 2, 2}, {12}, {12}}},
       {"group_norm(x + k, 1, w)", {{7, 6, 5, 7}, {6, 1, 1}, {6}}},
       {"silu(group_norm(x, 3, w, b))", {{40, 6, 24}, {6}, {6}}},
+      // Rows side by side: full tiles and cut ones, short rows and such as many warps share.
+      {"sigmoid((softmax(x, 1) + k) * 2)", {{5, 40, 7, 9}, {40, 1, 1}}},
+      {"softmax(x * k, 1)", {{3, 8, 64}, {8, 1}}},
+      {"rms_norm(x, axis=(1,)) * k", {{2, 300, 33}, {300, 1}}},
+      {"log_softmax(x + k, 0)", {{70, 130}, {70, 1}}},
+      {"softmax(x, 2) * k", {{4, 3, 24, 40}, {3, 24, 1}}},
+      // Groups that lanes hold, whose gradients need their sums, of rows that have a number of their own.
+      {"amin(group_norm(x, 4, w, b), 1, true)", {{37, 64}, {64}, {64}}},
+      {"amax(group_norm(x, 32, w, b), 1, true)", {{9, 1024}, {1024}, {1024}}},
   };
   backward.insert(backward.end(), others.begin(), others.end());
   const std::vector<Line> forward = {
@@ -177,9 +186,14 @@ std::vector<Case> column_sum_cases() {
       {"y = softmax(x, 1); return y, any(x > 1, 0), all(x > -2, 0), amin(y, 0)", {rows(33, 72)}},
       {"y = group_norm(x, 2); return y, amax(y, (0, 2, 3)), mean(y, (0, 2, 3))", {{6, 4, 3, 8}}},
       {"y = group_norm(x, 3); return amin(y, (0, 2)), amax(y, (0, 2))", {{40, 6, 24}}},
+      {"y = softmax(x, 0); return y, amax(y, 1), mean(y, 1)", {rows(33, 70)}},
+      {"y = softmax(x, 1); return y, prod(1 + y, (0, 2)), any(y > 0.2, (0, 2))", {{4, 20, 30}}},
+      {"y = softmax(x, 1); return y, sum(y, 2), mean(y, 2)", {{3, 20, 70}}},
+      {"y = softmax(x, 1); return y, sum(y, (0, 2)), mean(y, (0, 2))", {{0, 20, 70}}},
   };
   std::vector<Case> cases;
-  // A row that a cluster holds.
+  // Rows that a cluster holds.
+  cases.push_back(*backward_case(case_of("softmax(x * k, 0)", {{6000, 48}, {6000, 1}}, DType::f32)));
   cases.push_back(case_of("y = x - mean(x, 1, true); return y, amax(y, 0)", {rows(4, 40'000)}, DType::f32));
   cases.push_back(*backward_case(case_of("rms_norm(x, w)", {rows(4, 40'000), {40'000}}, DType::f32)));
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {

@@ -196,11 +196,12 @@ struct Moments {
   }
   // What is not finite would make NaN of all that follows.
   __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
-  // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others.
+  // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others. Squares that overflow stay Inf:
+  // Inf less Inf would be NaN. That they become where a value is not finite, and neither is `rest`.
   __device__ __forceinline__ void settle() {
     const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
     mean += beyond;
-    deviations = fma(-rest, beyond, deviations);
+    deviations = deviations - deviations == Real(0) ? fma(-rest, beyond, deviations) : deviations + (rest - rest);
     rest = Real(0);
   }
   __device__ __forceinline__ void recenter() {

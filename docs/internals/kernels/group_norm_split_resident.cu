@@ -218,11 +218,12 @@ struct Moments {
   }
   // What is not finite would make NaN of all that follows.
   __device__ __forceinline__ void begin(Real first) { mean = first - first == Real(0) ? first : Real(0); }
-  // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others.
+  // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others. Squares that overflow stay Inf:
+  // Inf less Inf would be NaN. That they become where a value is not finite, and neither is `rest`.
   __device__ __forceinline__ void settle() {
     const Real beyond = count > Real(0) ? rest * reciprocal_guess(count) : Real(0);
     mean += beyond;
-    deviations = fma(-rest, beyond, deviations);
+    deviations = deviations - deviations == Real(0) ? fma(-rest, beyond, deviations) : deviations + (rest - rest);
     rest = Real(0);
   }
   __device__ __forceinline__ void recenter() {
@@ -488,7 +489,8 @@ __device__ __forceinline__ void prefetch_held(const Params& p, Index first, Inde
 // One element of pass 1.
 __device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
   const Real t3 = in_x - row.t2;
-  const Real t15 = ::fmaf(t3, (row.t7 * in_weight), in_bias);
+  const Real t8 = t3 * row.t7;
+  const Real t15 = ::fmaf(t8, in_weight, in_bias);
   const Real t16 = fast::silu(t15);
   out = t16;
 }

@@ -29,13 +29,13 @@ std::string ColumnSumsWriter::member() const {
   std::string first;
   if (!plan::are_column_sums(reduction_.structure)) {
     std::vector<std::string> all;
-    const auto elements = static_cast<std::size_t>(reduction_.columns->coordinates > 0 ? 1 : kernel_.elements);
+    const bool has_one = reduction_.columns->coordinates > 0 || !reduction_.layout.inner_reduction;
+    const auto elements = static_cast<std::size_t>(has_one ? 1 : kernel_.elements);
     for (const AccumulatorKind kind : kinds())
       all.push_back(fmt::format("{{{}}}", fmt::join(std::vector(elements, text_of(kind).identity), ", ")));
     first = fmt::format("{}", fmt::join(all, ", "));
   }
-  return fmt::format("  Real sums[kColumnSums][kColumnSegments ? 1 : kElements] = {{{}}};  // over the rows so far\n",
-                     first);
+  return fmt::format("  Real sums[kColumnSums][kVectorColumns] = {{{}}};  // over the rows so far\n", first);
 }
 
 std::string ColumnSumsWriter::combine() const {
@@ -61,7 +61,7 @@ std::string ColumnSumsWriter::add() const {
       "#pragma unroll\n  for (int e = 0; e < kElements; ++e) {\n"
       "    if (e < position.begin || e >= position.end) continue;\n";
   for (std::size_t sum = 0; sum < accumulators.size(); ++sum) {
-    const std::string own = fmt::format("held.sums[{}][kColumnSegments ? 0 : e]", sum);
+    const std::string own = fmt::format("held.sums[{}][kVectorColumns == 1 ? 0 : e]", sum);
     const std::string value = fmt::format("values_{}[e]", accumulators[sum]);
     const AccumulatorKind kind = reduction_.structure.accumulators[accumulators[sum]].kind;
     out += kind == AccumulatorKind::sum
@@ -78,7 +78,9 @@ std::string ColumnSumsWriter::sum_of(const Node& node, const NodeRole& role) con
   const std::string total = fmt::format("sums[{}]", sum);
   if (node.op == Op::any || node.op == Op::all) return total + " != Real(0)";
   if (node.op != Op::mean) return total;
-  const std::string_view of_row = reduction_.columns->coordinates > 0 ? " * Real(p.column_vectors * kElements)" : "";
+  const std::string_view of_row = !reduction_.layout.inner_reduction    ? " * Real(p.row_columns)"
+                                  : reduction_.columns->coordinates > 0 ? " * Real(p.column_vectors * kElements)"
+                                                                        : "";
   return fmt::format("{} / (Real(p.rows > 0 ? p.rows_per_result : 0){})", total, of_row);
 }
 

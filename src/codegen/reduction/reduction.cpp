@@ -59,7 +59,9 @@ class ReductionEmitter {
     const std::string end = end_grid();
     if (has_grid_reduction()) prelude_.require(reduction_.grid->several_blocks ? "grid_shared" : "grid_alone");
     if (reduction_.columns) {
-      prelude_.require(reduction_.columns->coordinates > 0 ? "columns_of_segments" : "columns_of_elements");
+      prelude_.require(!reduction_.layout.inner_reduction    ? "columns_of_rows_beside"
+                       : reduction_.columns->coordinates > 0 ? "columns_of_segments"
+                                                             : "columns_of_elements");
       prelude_.require(reduction_.columns->cluster > 1      ? "columns_in_clusters"
                        : reduction_.columns->several_blocks ? "columns_shared"
                                                             : "columns_alone");
@@ -188,6 +190,8 @@ class ReductionEmitter {
     add("kInnerReduction", reduction_.layout.inner_reduction, "a thread's vector belongs to one row");
     if (reduction_.columns) {
       add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each column");
+      const bool has_one = reduction_.columns->coordinates > 0 || !reduction_.layout.inner_reduction;
+      add("kVectorColumns", has_one ? 1 : kernel_.elements, "columns that a vector has elements of");
       add("kColumnSegments", reduction_.columns->coordinates > 0, "columns are segments of a row, not elements");
       add("kColumnsAreSums", plan::are_column_sums(reduction_.structure), "and are added");
       add("kColumnCoordinates",

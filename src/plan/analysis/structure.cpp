@@ -302,7 +302,7 @@ class ReductionAnalysis {
     const std::uint32_t reduces = mask(value);
     const Value argument = node(value).args[0];
     const std::uint32_t inner = reduces & structure_.reduced;
-    if (lane_segment_) refuse_beside_lane_segments(value);
+    if (lane_segment_ && inner != 0) refuse_beside_lane_segments(value);
     const bool is_of_all = span(argument) == all_dimensions() && (inner == 0 || is_segment(inner));
     const bool has_other_segments = structure_.segment != 0 && !in_runs_;
     if (!is_of_all || has_other_segments || structure_.grid != 0) refuse_partial_row(value);
@@ -337,9 +337,8 @@ class ReductionAnalysis {
 
   [[noreturn]] void refuse_beside_lane_segments(Value value) const {
     fail(unsupported,
-         "the chain cannot be one kernel: '{}' combines the chain's rows, and '{}' reduces segments of them, whose "
-         "results are needed with the rows' elements again: threads that keep sums from row to row have no registers "
-         "for both. Give '{}' a chain of its own",
+         "the chain cannot be one kernel: '{}' combines the chain's rows segment by segment, and '{}' reduces segments "
+         "of them, whose results are needed with the rows' elements again. Give '{}' a chain of its own",
          name(value), name(*lane_segment_), name(value));
   }
   [[noreturn]] void refuse_no_column(Value value) const {

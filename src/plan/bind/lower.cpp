@@ -210,8 +210,8 @@ class Lowering {
     return made;
   }
 
-  // Of a 'cat' of pieces of rows: the value whose rows these are. That the joined dimension is theirs is said by nothing
-  // else.
+  // Of a 'cat' of pieces of rows: the value whose rows these are. Nothing else says that the joined dimension is
+  // theirs.
   ir::Value row_of_joined(ir::Value value, int path) const {
     return path == kWhole ? rejoined_[static_cast<std::size_t>(value)] : ir::kNone;
   }

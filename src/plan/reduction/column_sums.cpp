@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "plan/reduction/planner.hpp"
+#include "plan/reduction/tuning.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -36,7 +37,9 @@ bool ReductionPlanner::choose_column_group(int cluster, int steps) {
   const std::int64_t vectors = std::max<std::int64_t>(plan_.row_vectors, 1);
   const std::int64_t own = divide_up(vectors, std::int64_t{cluster} * steps);
   if (own > kMostBlockThreads) return false;
-  const std::int64_t group = own <= kWarp ? power_of_two_above(own) : round_up(static_cast<int>(own), kWarp);
+  const std::int64_t lanes = has_lane_segments() ? reduction().lane_segments->lanes : 1;
+  const std::int64_t group =
+      own <= kWarp ? std::max<std::int64_t>(power_of_two_above(own), lanes) : round_up(static_cast<int>(own), kWarp);
   if (group > column_threads(steps)) return false;
   reduction().driver = Resident{.cluster = cluster};
   row_threads().group = static_cast<int>(group);
@@ -60,18 +63,33 @@ int ReductionPlanner::column_groups() {
 bool ReductionPlanner::run_column_sums() {
   arrange_rows(plan_);
   operands_.choose();
-  return hold_columns() && plan_.tiles >= kFewestTiles * plan_.blocks_per_result;
+  return layout().inner_reduction && hold_columns() && plan_.tiles >= kFewestTiles * plan_.blocks_per_result;
 }
 
 bool ReductionPlanner::run_held_columns() {
   arrange_rows(plan_);
+  if (structure().has_lane_segments()) check_lane_segments();
   operands_.choose();
-  return hold_columns();
+  if (structure().has_lane_segments()) choose_lanes();
+  if (layout().inner_reduction) return hold_columns();
+  return !has_lane_segments() && hold_outer_columns();
+}
+
+// Of rows side by side a step of a thread has elements of one column, whose sum takes one register. False where rows
+// side by side belong to several results, or no cluster holds them.
+bool ReductionPlanner::hold_outer_columns() {
+  const auto is_combined = [&](int d) { return (structure().across() >> d & 1U) != 0 || space_.extents[d] == 1; };
+  for (int d = layout().outer + layout().reduced; d < space_.rank(); ++d)
+    if (!is_combined(d)) return false;
+  plan_.row_vectors = plan_.row_length;
+  if (structure().column_segment != 0 || !choose_outer_group() || !reduction().is<Resident>()) return false;
+  operands_.find_hoisted();
+  size_outer_columns();
+  return true;
 }
 
 // False where no block or cluster holds a row with its sums.
 bool ReductionPlanner::hold_columns() {
-  if (!layout().inner_reduction) return false;
   const std::int64_t e = kernel_.elements;
   plan_.row_vectors = divide_up(plan_.row_length, e);
   operands_.find_common();
@@ -108,7 +126,8 @@ void ReductionPlanner::refuse_columns() {
   if (!layout().inner_reduction) {
     base::fail(ErrorCode::unsupported,
                "the chain cannot be one kernel: it {} its rows element by element, and their elements are not the "
-               "innermost ones in memory. Give the {} over rows a chain of their own",
+               "innermost ones in memory. That takes rows of which those side by side are combined, and which the "
+               "registers of a cluster of blocks hold. Give the {} over rows a chain of their own",
                does, what);
   }
   base::fail(ErrorCode::unsupported,
@@ -153,12 +172,15 @@ void ReductionPlanner::add_in_clusters() {
   plan_.blocks_per_result = std::max<std::int64_t>(blocks / cluster, 1) * cluster;
 }
 
+// Reductions of no rows make results, too: as many as the other dimensions have.
+void ReductionPlanner::count_results_of_nothing() {
+  plan_.rows_per_result = 1;
+  for (int d = 0; d < space_.rank(); ++d)
+    if ((structure().across() >> d & 1U) != 0) space_.extents[d] = 1;
+}
+
 void ReductionPlanner::size_column_grid() {
-  if (combines_nothing()) {
-    plan_.rows_per_result = 1;
-    for (int d = 0; d < space_.rank(); ++d)
-      if ((structure().across() >> d & 1U) != 0) space_.extents[d] = 1;
-  }
+  if (combines_nothing()) count_results_of_nothing();
   int groups = column_groups();
   if (groups == 0) {  // less than a warp, of which none divides the rows of a result
     row_threads().group = kWarp;
@@ -166,21 +188,40 @@ void ReductionPlanner::size_column_grid() {
     groups = column_groups();
   }
   kernel_.threads = row_threads().group * groups;
-  plan_.threads = kernel_.threads;
-  const std::int64_t results = grid_results(plan_);
   plan_.tiles = plan_.rows > 0 ? divide_up(plan_.rows_per_result, groups) : 0;
-  const std::int64_t cluster = reduction().cluster();
-  plan_.blocks_per_result =
-      std::clamp<std::int64_t>(machine_.multiprocessors / (cluster * std::max<std::int64_t>(results, 1)), 1,
-                               std::max<std::int64_t>(plan_.tiles, 1));
+  share_tiles(1);
+  add_in_clusters();
+  finish_column_grid();
+}
+
+void ReductionPlanner::size_outer_columns() {
+  const bool is_of_nothing = combines_nothing();
+  if (is_of_nothing) count_results_of_nothing();
+  plan_.column_tiles = std::max<std::int64_t>(
+      divide_up(plan_.row_columns, std::int64_t{row_threads().columns} * kernel_.elements), 1);
+  plan_.tiles = is_of_nothing ? 0 : plan_.rows_per_result * plan_.column_tiles;
+  reduction().columns = ColumnSums{};
+  share_tiles(std::max(resident_blocks(plan_, program_, machine_), 1));
+  finish_column_grid();
+}
+
+// Blocks for each result, of which so many are on a multiprocessor at a time.
+void ReductionPlanner::share_tiles(int resident) {
+  plan_.threads = kernel_.threads;
+  const std::int64_t results = std::max<std::int64_t>(grid_results(plan_), 1);
+  plan_.blocks_per_result = std::clamp<std::int64_t>(
+      std::int64_t{machine_.multiprocessors} * resident / (reduction().cluster() * results), 1,
+      std::max<std::int64_t>(plan_.tiles, 1));
   const bool is_of_segments = structure().column_segment != 0;
   reduction().columns = ColumnSums{is_of_segments ? layout().reduced - std::popcount(structure().column_segment) : 0,
                                    plan_.blocks_per_result > 1};
-  add_in_clusters();
-  const std::int64_t blocks = results * plan_.blocks_per_result * cluster;
+}
+
+void ReductionPlanner::finish_column_grid() {
+  const std::int64_t blocks = grid_results(plan_) * plan_.blocks_per_result * reduction().cluster();
   if (blocks > std::numeric_limits<std::int32_t>::max()) {
     base::fail(ErrorCode::unsupported, "the chain's {} rows need more than 2^31 blocks: launch fewer rows at a time",
-               plan_.rows);
+               plan_.rows * plan_.row_columns);
   }
   plan_.blocks = static_cast<std::uint32_t>(blocks);
   lay_out_workspace(plan_);

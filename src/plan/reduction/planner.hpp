@@ -111,12 +111,17 @@ class ReductionPlanner {
 
   // column_sums.cpp
   bool hold_columns();
+  bool hold_outer_columns();
   [[noreturn]] void refuse_columns();
   int most_column_cluster();
   int column_threads(int steps);
   bool choose_column_group(int cluster, int steps);
   int column_groups();
+  void count_results_of_nothing();
   void size_column_grid();
+  void size_outer_columns();
+  void share_tiles(int resident);
+  void finish_column_grid();
   void add_in_clusters();
 
   // resident.cpp

@@ -120,8 +120,7 @@ void ReductionPlanner::size_grid() {
     plan_.tiles = grid_results(plan_);
     // A block's number counts results: what is reduced over the grid, on either side of the parallel dimensions, takes
     // no part in it.
-    for (int d = 0; d < space_.rank(); ++d)
-      if ((structure().across() >> d & 1U) != 0) space_.extents[d] = 1;
+    count_results_of_nothing();
   }
   const std::int64_t shares = reduction().shares_rows() ? plan_.chunks : reduction().cluster();
   plan_.blocks_per_result = plan_.rows_per_result / rows_of_block * plan_.column_tiles * shares;
@@ -262,7 +261,7 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
       return structure.has_column_sums() ? planner.run_held_columns() : planner.run_segments();
     };
     if (is_adopted(structure, as_they_are)) return;
-    const auto runs = analyse_column_runs(program, plan.space, structure);
+    const auto runs = structure.has_lane_segments() ? std::nullopt : analyse_column_runs(program, plan.space, structure);
     if (runs && is_adopted(*runs, [](ReductionPlanner& planner) { return planner.run_column_runs(); })) return;
   }
   ReductionPlanner(plan, program, std::move(structure), machine).run();

@@ -47,6 +47,19 @@ class ReductionTuner {
     return is_lean && operand.access == Access::contiguous && !is_written(Access::contiguous);
   }
 
+  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their
+  // way. Of blocks that hold chunks of rows as many as fit; of those that hold rows as leave some to the L1 cache.
+  int resident_blocks() const {
+    if (reduction_.is<SplitResident>())
+      return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
+    const bool has_block_alone = reduction_.columns && reduction_.layout.inner_reduction;
+    if (has_block_alone) return kernel_.f64 ? 0 : 1;  // hold_columns() counted the registers
+    std::int64_t blocks = machine_.threads_with(registers()) / kernel_.threads;
+    if (reduction_.is_in_shared_memory())
+      blocks = std::min(blocks, std::max((machine_.shared_bytes - kPolicy.l1_bytes) / block_bytes(), std::int64_t{1}));
+    return kernel_.f64 ? 0 : static_cast<int>(blocks);
+  }
+
  private:
   bool transposes_stores() const { return reduction_.store.has_value(); }
   // A thread keeps accumulators for each of its rows: of batch_norm's backward pass in bf16 304 bytes spilled with four
@@ -105,18 +118,6 @@ class ReductionTuner {
     return is_lean || stays_packed ? std::min(registers_for(packed), of_rows) : of_rows;
   }
 
-  // Two blocks of the largest thread group share a multiprocessor: one computes while the other's loads are on their
-  // way. Of blocks that hold chunks of rows as many as fit; of those that hold rows as leave some to the L1 cache.
-  int resident_blocks() const {
-    if (reduction_.is<SplitResident>())
-      return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
-    if (reduction_.columns) return kernel_.f64 ? 0 : 1;  // hold_columns() counted the registers
-    std::int64_t blocks = machine_.threads_with(registers()) / kernel_.threads;
-    if (reduction_.is_in_shared_memory())
-      blocks = std::min(blocks, std::max((machine_.shared_bytes - kPolicy.l1_bytes) / block_bytes(), std::int64_t{1}));
-    return kernel_.f64 ? 0 : static_cast<int>(blocks);
-  }
-
   // Nothing as long as what is held is written. Who reads half of a sector at a time loses by it, rows of outer
   // reductions that a thread group holds (KernelBench L2 #25 in f32: 1.02 of reading, 1.05), and rows that a block
   // holds and reads in one pass (mean 16384x8192 in f32: 0.950, 0.958).
@@ -158,6 +159,10 @@ class ReductionTuner {
 };
 
 }  // namespace
+
+int resident_blocks(const Plan& plan, const ir::Program& program, const Machine& machine) {
+  return ReductionTuner(plan, program, machine).resident_blocks();
+}
 
 void tune_reduction(Plan& plan, const ir::Program& program, const Machine& machine) {
   const ReductionTuner tuner(plan, program, machine);

@@ -11,4 +11,7 @@ namespace epifuse::plan {
 /// cache.
 void tune_reduction(Plan& plan, const ir::Program& program, const Machine& machine);
 
+/// Blocks of that kernel that a multiprocessor is to hold at a time; 0: no number is asked for.
+int resident_blocks(const Plan& plan, const ir::Program& program, const Machine& machine);
+
 }  // namespace epifuse::plan
