@@ -116,6 +116,7 @@ class ReductionPlanner {
   int most_column_cluster();
   int column_threads(int steps);
   bool choose_column_group(int cluster, int steps);
+  int column_residents();
   int column_groups();
   void count_results_of_nothing();
   void size_column_grid();
