@@ -15,8 +15,13 @@
 namespace epifuse::ir {
 namespace {
 
+// "x[1:]" with what it is of left out, or the pool that a window is a part of.
+std::string text_of(const Node& node, const View& view) {
+  return is_within_call(node, view) ? std::string(node.written) : print_view(view, "…");
+}
+
 // A name that neither operand nor result of the program has.
-std::string name_of_gradient(const Program& program, std::string name) {
+std::string unused_name(const Program& program, std::string name) {
   const auto is_taken = [&] {
     return std::ranges::find(program.inputs(), name) != program.inputs().end() ||
            std::ranges::find(program.scalars(), name) != program.scalars().end() ||
@@ -42,6 +47,7 @@ ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
   for (std::size_t i = program.nodes().size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);
     if (!active_[i] || !reached_[i]) continue;
+    const Builder::Written as(builder, ir::name_of_gradient(node(value)));
     add_windows(value);
     if (node(value).op != Op::input && !parts_[i].empty()) differentiate(value, total(value));
     for (int k = 0; k < node(value).computed_arity(); ++k) {
@@ -108,7 +114,7 @@ void ReverseSweep::declare_gradients() {
     const Value value = program_.results()[i].value;
     gradients.push_back(kNone);
     if (!active_[index(value)] || gives_truth(node(value))) continue;
-    const Value g = builder.float_input(name_of_gradient(program_, "d" + program_.result_name(i)));
+    const Value g = builder.float_input(unused_name(program_, "d" + program_.result_name(i)));
     const Atoms shape = written_shape(now(value));
     shapes.declare(g, shape);
     gradients.back() = g;
@@ -213,14 +219,14 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
       base::fail(ErrorCode::unsupported,
                  "the gradient of '{}' adds up windows whose elements are a dimension, which is not known to chains: "
                  "differentiate what reads it as an operand of its own; pools of at most 64 elements have a gradient",
-                 print_view(*view, "…"));
+                 text_of(n, *view));
     }
     if (const auto beside = views_beside(*view)) return add(a, amid_zeros(now(a), g, *beside), own);
     if (const auto back = put_back(a, g, *view)) return add(a, *back, own);
     base::fail(ErrorCode::unsupported,
                "the gradient of '{}' is a tensor that is 0 elsewhere, which chains do not write where slices "
                "count from the back: count from the front, or differentiate what reads it as an operand of its own",
-               print_view(*view, "…"));
+               text_of(n, *view));
   }
   return add(a, builder.reshape_as(g, shapes.like(own)), own);
 }
