@@ -118,11 +118,12 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 # ---- random chains
 
-UNARY = [f"{name}({{}})" for name in """abs square exp expm1 sin cos tanh erf relu relu6 selu silu sigmoid logsigmoid hardsigmoid hardswish mish softplus
-           softsign tanhshrink gelu leaky_relu elu celu floor sign""".split()] + ["clamp({}, -0.5, 0.8)", "clamp({}, min=0.1)"]
+ACTIVATIONS = """abs square exp expm1 sin cos tanh erf relu relu6 selu silu sigmoid logsigmoid hardsigmoid hardswish mish softplus
+                 softsign tanhshrink gelu leaky_relu elu celu floor sign""".split()
+UNARY = [*(f"{name}({{}})" for name in ACTIVATIONS), "clamp({}, -0.5, 0.8)", "clamp({}, min=0.1)"]
 POSITIVE = "sqrt rsqrt reciprocal log log1p log2".split()
 BINARY = ["({} + {})", "({} - {})", "({} * {})", "minimum({}, {})", "maximum({}, {})", "({} / (1 + abs({})))"]
-BINARY += ["(0.5 + abs({})) ** tanh({})", "fmod({}, 0.5 + abs({}))", "remainder({}, 0.5 + abs({}))"]
+BINARY += ["((0.5 + abs({})) ** tanh({}))", "fmod({}, 0.5 + abs({}))", "remainder({}, 0.5 + abs({}))"]
 REDUCTIONS = "sum mean amax amin var std logsumexp prod".split()
 NORMS = ["softmax({}, {})", "log_softmax({}, {})", "layer_norm({}, axis={})", "rms_norm({}, axis={})"]
 
