@@ -277,10 +277,11 @@ std::array<Expr, 2> var_mean(const Expr& input, const Axes& axis = Axes::all(), 
                              bool keepdim = false);
 /// how many elements are not 0.
 Expr count_nonzero(const Expr& input, const Axes& axis = Axes::all());
-/// where the largest stands along a dimension, the first of equals; a NaN counts as the largest.
-Expr argmax(const Expr& input, int axis, bool keepdim = false);
-/// where the smallest stands along a dimension, the first of equals; a NaN counts as the smallest.
-Expr argmin(const Expr& input, int axis, bool keepdim = false);
+/// where the largest stands along a dimension, or among all elements in row-major order: the first of equals. A NaN
+/// counts as the largest.
+Expr argmax(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// the same of the smallest; a NaN counts as the smallest.
+Expr argmin(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
 /// sum(|input| ** p) ** (1 / p); the largest or smallest |input| for p = ±kInfinity; how many are not 0 for p = 0.
 Expr norm(const Expr& input, double p = 2, const Axes& axis = Axes::all(), bool keepdim = false);
 
@@ -465,9 +466,14 @@ Expr avg_pool2d(const Expr& input, const PerDimension& kernel_size, const PerDim
 Expr avg_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDimension& stride = {},
                 const PerDimension& padding = {0}, bool ceil_mode = false, bool count_include_pad = true,
                 std::optional<std::int64_t> divisor_override = std::nullopt);
-/// sum(input ** norm_type) ** (1 / norm_type) of each window.
-Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {});
-Expr lp_pool2d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {});
+/// sum(input ** norm_type) ** (1 / norm_type) of each window. With `ceil_mode` the sum of a window that ends outside is
+/// as much larger as it has fewer elements, as in PyTorch.
+Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {},
+               bool ceil_mode = false);
+Expr lp_pool2d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {},
+               bool ceil_mode = false);
+Expr lp_pool3d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride = {},
+               bool ceil_mode = false);
 /// the mean of each of so many equal parts.
 Expr adaptive_avg_pool1d(const Expr& input, const PerDimension& output_size);
 Expr adaptive_avg_pool2d(const Expr& input, const PerDimension& output_size);

@@ -284,9 +284,8 @@ def _lp_pool(rank):
     def row(c, input, norm_type: Const, kernel_size: Const, stride: Const = None, ceil_mode: Const = False):
         with _named(name):
             windows = _windows.Windows(_extents(name, input, rank), kernel_size, stride, 0, 1, ceil_mode)
-            if windows.is_open:
-                raise Unsupported("its last windows reach beyond the input")
-            return c.emit(name, _floats(name, input), float(norm_type), windows.size, windows.stride)
+            last = {"ceil_mode": True} if windows.is_open else {}
+            return c.emit(name, _floats(name, input), float(norm_type), windows.size, windows.stride, **last)
 
     return row
 
@@ -315,7 +314,6 @@ for _rank in (1, 2, 3):
     _row(f"F.avg_pool{_rank}d")(_avg_pool(_rank))
     _row(f"F.adaptive_avg_pool{_rank}d")(_adaptive("avg", _rank))
     _row(f"F.adaptive_max_pool{_rank}d")(_adaptive("max", _rank))
-for _rank in (1, 2):
     _row(f"F.lp_pool{_rank}d")(_lp_pool(_rank))
 
 

@@ -6,6 +6,7 @@ import re
 from ._core import Launcher
 
 _QUOTED = re.compile(r"(?<![\w=])(?<!argument )'([a-z_]\w*)'")
+_SHOWN = {"[]": "x[ids]"}
 _NAMES = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*[(=])")
 
 
@@ -40,6 +41,6 @@ def as_called(problem, calls):
         operation = match[1]
         if operation in called or operation not in origins:
             return match[0]
-        return " or ".join(f"'{name}'" for name in dict.fromkeys(origins[operation]))
+        return " or ".join(f"'{_SHOWN.get(name, name)}'" for name in dict.fromkeys(origins[operation]))
 
     return type(problem)(_QUOTED.sub(name_of, str(problem)))

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 import gradients as support  # noqa: E402
-from gradient_cases import BY_CHANNEL, CHANNELS, COMPOSITES, OPERATIONS, POSITIVE, REDUCTIONS, ROWS, XB, used_by  # noqa: E402
+from gradient_cases import BY_CHANNEL, CHANNELS, COMPOSITES, OPERATIONS, POSITIVE, REDUCTIONS, ROWS, VIEW_CASES, XB, used_by  # noqa: E402
 from tails import as_written  # noqa: E402
 
 import epifuse  # noqa: E402
@@ -29,6 +29,11 @@ def agrees(text, shapes, values):
     assert wrong is None, wrong
 
 
+def agrees_on(text, operands):
+    wrong = support.check(text, operands)
+    assert wrong is None, wrong
+
+
 @pytest.mark.parametrize("values", ["normal", "small"])
 @pytest.mark.parametrize("text", OPERATIONS)
 def test_operations(text, values):
@@ -43,8 +48,6 @@ def test_operations_of_positive_numbers(text):
 @pytest.mark.parametrize("values", ["normal", "small"])
 @pytest.mark.parametrize("text", REDUCTIONS)
 def test_reductions(text, values):
-    if "norm" in text and values == "small" and ("0.5" in text or "1.5" in text):
-        pytest.skip("PyTorch masks zeros there, and the chain's pow has an infinite derivative")
     agrees(text, XB, values)
 
 
@@ -56,6 +59,31 @@ def test_composites(text):
 @pytest.mark.parametrize("text", BY_CHANNEL)
 def test_composites_by_channel(text):
     agrees(text, CHANNELS, "normal")
+
+
+@pytest.mark.parametrize("text, shapes, values", [(text, *case) for texts, *case in VIEW_CASES for text in texts])
+def test_views(text, shapes, values):
+    agrees(text, shapes, values)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("text", ["amax(x,axis=1)", "amin(x,axis=1)", "amax(x)", "amin(x*2.0,axis=0,keepdim=true)"])
+def test_a_nan_reaches_the_gradient_of_extremes(text):
+    agrees_on(text, {"x": torch.tensor([[1.0, NAN, 2.0], [3.0, 3.0, 0.0]], dtype=torch.float64)})
+
+
+@pytest.mark.parametrize("text", ["max_pool1d(x,4)", "max_pool1d(x,2)", "adaptive_max_pool1d(x,1)", "adaptive_max_pool1d(x,2)"])
+def test_the_last_nan_of_a_window_has_its_gradient(text):
+    rows = [[1.0, NAN, 2.0, 0.0], [NAN, 1.0, NAN, 2.0], [3.0, 3.0, 0.0, 3.0], [NAN, NAN, NAN, NAN]]
+    agrees_on(text, {"x": torch.tensor(rows, dtype=torch.float64)})
+
+
+@pytest.mark.parametrize("p", ["0.5", "0.9", "0.25", "-1", "-2", "1.5", "3"])
+def test_zeros_have_no_part_in_the_gradient_of_norms(p):
+    rows = [[0.0, 1.0, -2.0], [0.0, 0.0, 0.0], [3.0, -1.0, 2.0]]
+    agrees_on(f"norm(x,p={p},axis=1)", {"x": torch.tensor(rows, dtype=torch.float64)})
 
 
 @pytest.mark.parametrize("first", range(0, 400, 50))

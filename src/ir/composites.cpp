@@ -282,13 +282,21 @@ Value count_nonzero(Builder& b, Value x, const Axes& axes) {
   return c.sum(c.op(Op::ne, x, 0.0), axes, false);
 }
 
-Value arg_extreme(Builder& b, Op op, Value x, std::int64_t dim, bool keepdim) {
+Value arg_extreme(Builder& b, Op op, Value x, const Axes& axes, bool keepdim) {
   const Chain c{b};
   const std::string_view name = op == Op::amax ? "argmax" : "argmin";
-  const Axes axes = axes_of(name, std::array{dim}, false);
+  if (axes.count > 1) {
+    base::fail(ErrorCode::invalid_expression, "'{}' takes one axis, or none for all elements; found {}", name,
+               print_axes(axes));
+  }
+  if (axes.count == 0) {
+    constexpr Axes kFirst = {{0}, 1, false};
+    const Value place = arg_extreme(b, op, b.flatten(x, 0, -1), kFirst, false);
+    return keepdim ? b.unsqueeze_as(place, x, axes) : place;
+  }
   const Value is_it = c.op(Op::logical_or, c.op(Op::eq, x, b.reduce(op, x, axes, true)), c.op(Op::isnan, x));
   const Value nowhere = b.constant(std::numeric_limits<double>::infinity());
-  const Value position = c.op(Op::where, is_it, b.iota(x, dimension_of(name, dim)), nowhere);
+  const Value position = c.op(Op::where, is_it, b.iota(x, axes.at[0]), nowhere);
   return b.cast(b.reduce(Op::amin, position, axes, keepdim), DType::i64);
 }
 

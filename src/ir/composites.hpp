@@ -51,8 +51,9 @@ Value batch_norm(Builder& b, Value x, Value weight, Value bias, double eps);
 /// The variance (which = 0) or the mean (1).
 Value var_mean(Builder& b, Value x, const Axes& axes, double correction, bool keepdim, std::int64_t which);
 Value count_nonzero(Builder& b, Value x, const Axes& axes);
-/// Where the amax or amin of dimension `dim` stands, as i64: the first of equals, and of NaNs.
-Value arg_extreme(Builder& b, Op op, Value x, std::int64_t dim, bool keepdim);
+/// Where the amax or amin of a dimension stands, as i64: the first of equals, and of NaNs. Without an axis among all
+/// elements in row-major order.
+Value arg_extreme(Builder& b, Op op, Value x, const Axes& axis, bool keepdim);
 /// `x` where `compare` (le or ge) holds of column - row and `diagonal`, else 0.
 Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal);
 

@@ -26,11 +26,6 @@ Expr make(Op op, const Args&... args) {
   return Expr(std::move(node));
 }
 
-ir::Axes axes_of(std::string_view function, const Axes& axes) {
-  const std::vector<std::int64_t> at(axes.at().begin(), axes.at().end());
-  return ir::axes_of(function, at, axes.rest());
-}
-
 Expr reduction(Op op, const Expr& input, const Axes& axis, bool keepdim, double correction = 0) {
   return composite(ir::reduction_row(op).name, {input}, [=](Builder& b, Values args) {
     return b.reduce(op, args[0], axes_of(ir::reduction_row(op).name, axis), keepdim, correction);
@@ -57,6 +52,11 @@ Expr operand(Op op, std::string_view name) {
 }
 
 }  // namespace
+
+ir::Axes axes_of(std::string_view function, const Axes& axes) {
+  const std::vector<std::int64_t> at(axes.at().begin(), axes.at().end());
+  return ir::axes_of(function, at, axes.rest());
+}
 
 ExprNode::~ExprNode() {
   // A chain of n nodes would otherwise nest n destructors. Children that only this node holds are collected and freed

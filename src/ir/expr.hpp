@@ -38,6 +38,9 @@ struct ExprNode {
 /// built: what it refuses is an Error of the Epilogue's constructor, as for all operations.
 Expr composite(std::string_view function, const std::vector<Expr>& args, ExprNode::Expand expand);
 
+/// Axes of a call of that function; an Error where one is out of range.
+ir::Axes axes_of(std::string_view function, const Axes& axes);
+
 namespace ir {
 /// The program that computes these expressions, in this order.
 Program translate(std::span<const Expr> results);

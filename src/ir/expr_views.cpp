@@ -32,9 +32,15 @@ Expr avg_pool(std::string_view function, int rank, const Expr& input, const PerD
 }
 
 Expr lp_pool(std::string_view function, int rank, const Expr& input, double p, const PerDimension& size,
-             const PerDimension& stride) {
+             const PerDimension& stride, bool ceil_mode) {
   return composite(function, {input}, [=](Builder& b, Values args) {
-    return ir::lp_pool(b, args[0], rank, p, {size, stride});
+    return ir::lp_pool(b, args[0], rank, p, {size, stride, {1}, {0}, ceil_mode});
+  });
+}
+
+Expr arg_extreme(std::string_view function, Op op, const Expr& input, const Axes& axis, bool keepdim) {
+  return composite(function, {input}, [=](Builder& b, Values args) {
+    return ir::arg_extreme(b, op, args[0], axes_of(function, axis), keepdim);
   });
 }
 
@@ -56,13 +62,11 @@ Expr indexed(std::string_view function, Op op, const Expr& table, const Expr& in
 
 }  // namespace
 
-Expr argmax(const Expr& input, int axis, bool keepdim) {
-  return composite("argmax", {input},
-                   [=](Builder& b, Values args) { return ir::arg_extreme(b, Op::amax, args[0], axis, keepdim); });
+Expr argmax(const Expr& input, const Axes& axis, bool keepdim) {
+  return arg_extreme("argmax", Op::amax, input, axis, keepdim);
 }
-Expr argmin(const Expr& input, int axis, bool keepdim) {
-  return composite("argmin", {input},
-                   [=](Builder& b, Values args) { return ir::arg_extreme(b, Op::amin, args[0], axis, keepdim); });
+Expr argmin(const Expr& input, const Axes& axis, bool keepdim) {
+  return arg_extreme("argmin", Op::amin, input, axis, keepdim);
 }
 Expr iota(const Expr& input, int dim) {
   return composite("iota", {input},
@@ -164,11 +168,17 @@ Expr avg_pool3d(const Expr& input, const PerDimension& kernel_size, const PerDim
                 std::optional<std::int64_t> divisor_override) {
   return avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
 }
-Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride) {
-  return lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride);
+Expr lp_pool1d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride,
+               bool ceil_mode) {
+  return lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode);
 }
-Expr lp_pool2d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride) {
-  return lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride);
+Expr lp_pool2d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride,
+               bool ceil_mode) {
+  return lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode);
+}
+Expr lp_pool3d(const Expr& input, double norm_type, const PerDimension& kernel_size, const PerDimension& stride,
+               bool ceil_mode) {
+  return lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode);
 }
 Expr adaptive_avg_pool1d(const Expr& input, const PerDimension& output_size) {
   return adaptive("adaptive_avg_pool1d", 1, Op::mean, input, output_size);

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <numeric>
+
+#include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
 #include "ir/composites.hpp"
@@ -17,7 +20,8 @@ namespace {
 using Arguments = std::span<const Argument>;
 
 // Functions that are not one row of ops.def or reductions.def. Types, one letter per parameter: v value, o optional
-// value, n number, i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list, m values.
+// value, n number, i integer, a axes, f flag, s sizes, t dtype, w word, r seed, l list, m values,
+// k list in which none keeps a dimension.
 struct Row {
   std::string_view signature;
   std::string_view types;
@@ -50,6 +54,20 @@ Value listed_view_of(Builder& b, Arguments a) {
   return b.view(a[0].value, numbered_view(kKind, a[1].list));
 }
 
+// Pieces of one size, or one of each of some sizes.
+Value build_split(Builder& b, Arguments a) {
+  const std::vector<std::int64_t>& sizes = a[1].list;
+  const std::int64_t index = whole(a[3]);
+  if (sizes.size() == 1) return b.view(a[0].value, numbered_view(View::Kind::split, {sizes[0], whole(a[2]), index}));
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; }) || index < 0 || index >= std::ssize(sizes))
+    base::fail(ErrorCode::invalid_expression,
+               "'split' takes a size, or sizes of 0 or more, and gives as many pieces; found ({}) and [{}]",
+               fmt::join(sizes, ", "), index);
+  const std::int64_t start = std::accumulate(sizes.begin(), sizes.begin() + index, std::int64_t{0});
+  return b.view(a[0].value,
+                numbered_view(View::Kind::narrow, {whole(a[2]), start, sizes[static_cast<std::size_t>(index)]}));
+}
+
 template <int kRank>
 Value upsample_of(Builder& b, Arguments a) {
   return upsample_nearest(b, a[0].value, kRank, a[1].list);
@@ -65,7 +83,7 @@ Value avg_pool_of(Builder& b, Arguments a) {
 }
 template <int kRank>
 Value lp_pool_of(Builder& b, Arguments a) {
-  return lp_pool(b, a[0].value, kRank, a[1].number, {a[2].list, a[3].list, {1}});
+  return lp_pool(b, a[0].value, kRank, a[1].number, {a[2].list, a[3].list, {1}, {0}, flag(a[4])});
 }
 template <int kRank, Op kOp>
 Value adaptive_pool_of(Builder& b, Arguments a) {
@@ -195,10 +213,10 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return triangle(b, Op::le, a[0].value, whole(a[1])); }},
     Row{"triu(input, diagonal=0)", "vi", kPositions, "input where column - row >= diagonal, else 0, in the last two dimensions",
         [](Builder& b, Arguments a) { return triangle(b, Op::ge, a[0].value, whole(a[1])); }},
-    Row{"argmax(input, axis, keepdim=false)", "vif", kPositions, "where the largest stands, the first of equals; a NaN counts as the largest",
-        [](Builder& b, Arguments a) { return arg_extreme(b, Op::amax, a[0].value, whole(a[1]), flag(a[2])); }},
-    Row{"argmin(input, axis, keepdim=false)", "vif", kPositions, "where the smallest stands, the first of equals; a NaN counts as the smallest",
-        [](Builder& b, Arguments a) { return arg_extreme(b, Op::amin, a[0].value, whole(a[1]), flag(a[2])); }},
+    Row{"argmax(input, axis=none, keepdim=false)", "vaf", kPositions, "where the largest stands along an axis, or among all elements in row-major order: the first of equals; a NaN counts as the largest",
+        [](Builder& b, Arguments a) { return arg_extreme(b, Op::amax, a[0].value, a[1].axes, flag(a[2])); }},
+    Row{"argmin(input, axis=none, keepdim=false)", "vaf", kPositions, "where the smallest stands along an axis, or among all elements in row-major order: the first of equals; a NaN counts as the smallest",
+        [](Builder& b, Arguments a) { return arg_extreme(b, Op::amin, a[0].value, a[1].axes, flag(a[2])); }},
 
     Row{"rand_like(input, seed, offset)", "vrr", kRandom, "uniform in [0, 1), a number for each element of input: Philox4x32-10 of (seed, offset, its index)",
         [](Builder& b, Arguments a) { return b.rand_like(a[0].value, a[1].value, a[2].value); }},
@@ -210,8 +228,7 @@ constexpr std::array kRows = {
         [](Builder& b, Arguments a) { return b.view(a[0].value, select_view(whole(a[1]), whole(a[2]))); }},
     Row{"chunk(input, chunks, dim=0)[index]", "viii", kViews, "one of so many pieces of dimension dim, the last of which may be smaller",
         view_of<View::Kind::chunk>},
-    Row{"split(input, split_size, dim=0)[index]", "viii", kViews, "one of the pieces of that size of dimension dim, the last of which may be smaller",
-        view_of<View::Kind::split>},
+    Row{"split(input, split_size, dim=0)[index]", "vlii", kViews, "one of the pieces of that size of dimension dim, the last of which may be smaller; or of these sizes", build_split},
     Row{"flip(input, dims)", "vl", kViews, "input in reverse order along these dimensions",
         [](Builder& b, Arguments a) { return b.view(a[0].value, flip_view(a[1].list)); }},
     Row{"permute(input, dims)", "vl", kViews, "dimension i is dimension dims[i] of input", listed_view_of<View::Kind::permute>},
@@ -276,19 +293,20 @@ constexpr std::array kRows = {
     Row{"avg_pool1d(input, kernel_size, stride=none, padding=0, ceil_mode=false, count_include_pad=true)", "vlllff", kPools, "the mean of each window of the last dimension", avg_pool_of<1>},
     Row{"avg_pool2d(input, kernel_size, stride=none, padding=0, ceil_mode=false, count_include_pad=true, divisor_override=none)", "vlllffl", kPools, "the same of the last two dimensions", avg_pool_of<2>},
     Row{"avg_pool3d(input, kernel_size, stride=none, padding=0, ceil_mode=false, count_include_pad=true, divisor_override=none)", "vlllffl", kPools, "the same of the last three dimensions", avg_pool_of<3>},
-    Row{"lp_pool1d(input, norm_type, kernel_size, stride=none)", "vnll", kPools, "sum(input ** norm_type) ** (1 / norm_type) of each window of the last dimension", lp_pool_of<1>},
-    Row{"lp_pool2d(input, norm_type, kernel_size, stride=none)", "vnll", kPools, "the same of the last two dimensions", lp_pool_of<2>},
-    Row{"adaptive_avg_pool1d(input, output_size)", "vl", kPools, "the mean of each of so many equal parts of the last dimension", adaptive_pool_of<1, Op::mean>},
-    Row{"adaptive_avg_pool2d(input, output_size)", "vl", kPools, "the same of the last two dimensions", adaptive_pool_of<2, Op::mean>},
-    Row{"adaptive_avg_pool3d(input, output_size)", "vl", kPools, "the same of the last three dimensions", adaptive_pool_of<3, Op::mean>},
-    Row{"adaptive_max_pool1d(input, output_size)", "vl", kPools, "the largest of each of so many equal parts of the last dimension", adaptive_pool_of<1, Op::amax>},
-    Row{"adaptive_max_pool2d(input, output_size)", "vl", kPools, "the same of the last two dimensions", adaptive_pool_of<2, Op::amax>},
-    Row{"adaptive_max_pool3d(input, output_size)", "vl", kPools, "the same of the last three dimensions", adaptive_pool_of<3, Op::amax>},
+    Row{"lp_pool1d(input, norm_type, kernel_size, stride=none, ceil_mode=false)", "vnllf", kPools, "sum(input ** norm_type) ** (1 / norm_type) of each window of the last dimension", lp_pool_of<1>},
+    Row{"lp_pool2d(input, norm_type, kernel_size, stride=none, ceil_mode=false)", "vnllf", kPools, "the same of the last two dimensions", lp_pool_of<2>},
+    Row{"lp_pool3d(input, norm_type, kernel_size, stride=none, ceil_mode=false)", "vnllf", kPools, "the same of the last three dimensions", lp_pool_of<3>},
+    Row{"adaptive_avg_pool1d(input, output_size)", "vk", kPools, "the mean of each of so many equal parts of the last dimension; none: as many as elements", adaptive_pool_of<1, Op::mean>},
+    Row{"adaptive_avg_pool2d(input, output_size)", "vk", kPools, "the same of the last two dimensions", adaptive_pool_of<2, Op::mean>},
+    Row{"adaptive_avg_pool3d(input, output_size)", "vk", kPools, "the same of the last three dimensions", adaptive_pool_of<3, Op::mean>},
+    Row{"adaptive_max_pool1d(input, output_size)", "vk", kPools, "the largest of each of so many equal parts of the last dimension; none: as many as elements", adaptive_pool_of<1, Op::amax>},
+    Row{"adaptive_max_pool2d(input, output_size)", "vk", kPools, "the same of the last two dimensions", adaptive_pool_of<2, Op::amax>},
+    Row{"adaptive_max_pool3d(input, output_size)", "vk", kPools, "the same of the last three dimensions", adaptive_pool_of<3, Op::amax>},
 };
 // clang-format on
 
 ArgumentType type_of(char letter) {
-  constexpr std::string_view kLetters = "voniafstwrlm";  // in the order of ArgumentType
+  constexpr std::string_view kLetters = "voniafstwrlmk";  // in the order of ArgumentType
   return static_cast<ArgumentType>(kLetters.find(letter));
 }
 
@@ -433,6 +451,7 @@ Argument FunctionParameter::default_argument(Builder& builder) const {
     case ArgumentType::dtype:
     case ArgumentType::seed:
     case ArgumentType::values:
+    case ArgumentType::kept_list:
       break;
   }
   return argument;

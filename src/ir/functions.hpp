@@ -30,6 +30,7 @@ enum class ArgumentType : std::uint8_t {
   seed,            ///< a run-time scalar or a whole constant
   list,            ///< (2, -1, 4): any number of integers; one stands without parentheses, too
   values,          ///< (x, y): expressions
+  kept_list,       ///< a list in which `none` (Index::kOpen) stands for a dimension as it is
 };
 
 /// One argument of a call; the fields that its type does not use keep their defaults.

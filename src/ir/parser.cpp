@@ -108,6 +108,15 @@ void Parser::define(const Token& name, Value value) {
   variables_.insert_or_assign(std::string(name.text), value);
 }
 
+// How many 'chunk' gives, or 'split' into a list of sizes. Pieces of one size are as many as the tensor has, and
+// the first are named.
+double Parser::pieces_of(const Call& call, std::size_t names) {
+  const auto& given = call.arguments[1];
+  if (!given) return static_cast<double>(names);
+  if (call.function.name == "chunk") return given->number;
+  return static_cast<double>(given->list.size() == 1 ? names : given->list.size());
+}
+
 bool Parser::several(const Token& first) {
   std::vector<Token> names = {first};
   while (lexer_.accept(",")) {
@@ -118,18 +127,17 @@ bool Parser::several(const Token& first) {
   if (!lexer_.accept("=")) return false;
   const Token function = token();
   const bool is_chunk = function.text == "chunk";
-  const bool gives_several = is_chunk || std::ranges::find(kPairs, function.text) != kPairs.end();
+  const bool is_split = function.text == "split";
+  const bool gives_several = is_chunk || is_split || std::ranges::find(kPairs, function.text) != kPairs.end();
   if (gives_several) lexer_.advance();
   if (!gives_several || !lexer_.is("("))
     lexer_.error_at(function.at,
-                    "several names stand for what 'chunk' gives, as in 'a, b = chunk(x, 2)', or 'quantize'");
+                    "several names stand for what 'chunk' gives, as in 'a, b = chunk(x, 2)', or 'split' or 'quantize'");
   Call call = read_call(function);
-  const double pieces = !is_chunk           ? 2.0
-                        : call.arguments[1] ? call.arguments[1]->number
-                                            : static_cast<double>(names.size());
+  const double pieces = is_chunk || is_split ? pieces_of(call, names.size()) : 2.0;
   if (pieces != static_cast<double>(names.size()))
     lexer_.error_at(first.at, fmt::format("{} names stand for the {} {} that '{}' gives", names.size(), pieces,
-                                          is_chunk ? "pieces" : "values", function.text));
+                                          is_chunk || is_split ? "pieces" : "values", function.text));
   for (std::size_t i = 0; i < names.size(); ++i) {
     call.arguments.back() = Argument{.number = static_cast<double>(i)};
     define(names[i], finish(call));

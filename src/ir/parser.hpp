@@ -98,6 +98,7 @@ class Parser {
 
   Value call(const Token& name);
   Call read_call(const Token& name);
+  static double pieces_of(const Call& call, std::size_t names);
   // Of a call that gives several values, which one: `chunk(x, 2)[0]`.
   [[gnu::noinline]] void pick(Call& call);
   void argument(Call& call);

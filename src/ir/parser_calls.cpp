@@ -108,10 +108,11 @@ std::string_view Parser::keyword_here() {
 
 Argument Parser::typed(const Function& function, const FunctionParameter& parameter) {
   using Reader = Argument (Parser::*)(const Function&, const FunctionParameter&);
-  static constexpr std::array<Reader, 12> kReaders = {
+  static constexpr std::array<Reader, 13> kReaders = {
       &Parser::value_argument, &Parser::optional_argument, &Parser::number_argument, &Parser::whole_argument,
       &Parser::axes_argument,  &Parser::flag_argument,     &Parser::sizes_argument,  &Parser::dtype_argument,
-      &Parser::word_argument,  &Parser::value_argument,    &Parser::list_argument,   &Parser::values_argument};
+      &Parser::word_argument,  &Parser::value_argument,    &Parser::list_argument,   &Parser::values_argument,
+      &Parser::list_argument};
   return (this->*kReaders[static_cast<std::size_t>(parameter.type)])(function, parameter);
 }
 
@@ -208,7 +209,10 @@ Argument Parser::list_argument(const Function& function, const FunctionParameter
   constexpr std::string_view kExpected = "a list of integers as (2, -1)";
   Argument argument;
   if (parameter.default_text == "none" && accept_none()) return argument;
-  const auto next = [&] { argument.list.push_back(static_cast<std::int64_t>(whole(function, parameter, kExpected))); };
+  const auto next = [&] {
+    const bool is_kept = parameter.type == ArgumentType::kept_list && accept_none();
+    argument.list.push_back(is_kept ? Index::kOpen : static_cast<std::int64_t>(whole(function, parameter, kExpected)));
+  };
   refuse_brackets();
   if (!lexer_.accept("(")) {
     next();

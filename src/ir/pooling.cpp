@@ -26,17 +26,47 @@ std::vector<std::int64_t> by_dimension(std::string_view function, std::string_vi
   return {given.begin(), given.end()};
 }
 
-std::vector<std::int64_t> padding_of(std::string_view function, const Windows& windows, int rank) {
-  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
-  auto padding = by_dimension(function, "padding", windows.padding, rank);
-  for (std::size_t d = 0; d < padding.size(); ++d) {
-    if (padding[d] < 0) fail(invalid_expression, "'padding' of '{}' is 0 or more, found {}", function, padding[d]);
-    if (padding[d] > size[d] / 2) {
+// Windows of a call, by dimension.
+struct Geometry {
+  std::string_view function;
+  int rank;
+  std::vector<std::int64_t> size, stride, dilation, padding;
+  bool ceil_mode;
+
+  bool pads() const {
+    return std::ranges::any_of(padding, [](std::int64_t one) { return one != 0; });
+  }
+  bool may_step_outside() const { return ceil_mode || pads(); }
+  /// Of a window. More than 2^53 is not exact, and needs not be.
+  double elements() const {
+    double count = 1;
+    for (const std::int64_t n : size) count *= static_cast<double>(n);
+    return count;
+  }
+};
+
+Geometry geometry_of(std::string_view function, const Windows& windows, int rank) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as 'window' has it
+  const auto positive = [&](std::string_view what, std::span<const std::int64_t> given) {
+    std::vector<std::int64_t> numbers = by_dimension(function, what, given, rank);
+    for (const std::int64_t n : numbers) {
+      if (n < 1 || n > kMost) fail(invalid_expression, "'{}' of '{}' is 1 to 2^30, found {}", what, function, n);
+    }
+    return numbers;
+  };
+  Geometry all{function, rank, positive("kernel_size", windows.size), {}, {}, {}, windows.ceil_mode};
+  all.stride = windows.stride.empty() ? all.size : positive("stride", windows.stride);
+  all.dilation = positive("dilation", windows.dilation);
+  all.padding = by_dimension(function, "padding", windows.padding, rank);
+  for (std::size_t d = 0; d < all.padding.size(); ++d) {
+    if (all.padding[d] < 0)
+      fail(invalid_expression, "'padding' of '{}' is 0 or more, found {}", function, all.padding[d]);
+    if (all.padding[d] > all.size[d] / 2) {
       fail(invalid_expression, "'padding' of '{}' is at most half of 'kernel_size', which is {}; found {}", function,
-           size[d], padding[d]);
+           all.size[d], all.padding[d]);
     }
   }
-  return padding;
+  return all;
 }
 
 // One element of each window, along one dimension. What never steps outside is a view without bounds.
@@ -48,33 +78,23 @@ View window_view(std::int64_t dim, std::int64_t size, std::int64_t stride, std::
   return numbered_view(View::Kind::window, std::move(numbers));
 }
 
-// Of a window. More than 2^53 is not exact, and needs not be.
-double element_count(int rank, std::string_view function, const Windows& windows) {
-  double count = 1;
-  for (const std::int64_t n : by_dimension(function, "kernel_size", windows.size, rank)) {
-    if (n < 1) fail(invalid_expression, "'kernel_size' of '{}' is at least 1, found {}", function, n);
-    count *= static_cast<double>(n);
-  }
-  return count;
+// The same along dimension `d` of those of the windows.
+View window_view(const Geometry& windows, int d, double outside, std::int64_t index) {
+  const auto at = static_cast<std::size_t>(d);
+  return window_view(d - windows.rank, windows.size[at], windows.stride[at], windows.dilation[at], windows.padding[at],
+                     windows.ceil_mode, outside, index);
 }
 
 // The elements of all windows, each as a value: those of the last dimension are the fastest. None of windows
 // that have too many.
-std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
-                               double outside) {
-  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
-  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
-  const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
-  const auto padding = padding_of(function, windows, rank);
-  if (element_count(rank, function, windows) > kMostElements) return {};
+std::vector<Value> elements_of(Builder& b, Value x, const Geometry& windows, double outside) {
+  if (windows.elements() > kMostElements) return {};
   std::vector<Value> elements = {x};
-  for (int d = 0; d < rank; ++d) {
-    const auto at = static_cast<std::size_t>(d);
+  for (int d = 0; d < windows.rank; ++d) {
     std::vector<Value> next;
     for (const Value value : elements) {
-      for (std::int64_t i = 0; i < size[at]; ++i)
-        next.push_back(b.view(value, window_view(d - rank, size[at], stride[at], dilation[at], padding[at],
-                                                 windows.ceil_mode, outside, i)));
+      for (std::int64_t i = 0; i < windows.size[static_cast<std::size_t>(d)]; ++i)
+        next.push_back(b.view(value, window_view(windows, d, outside, i)));
     }
     elements = std::move(next);
   }
@@ -82,39 +102,34 @@ std::vector<Value> elements_of(Builder& b, Value x, int rank, std::string_view f
 }
 
 // `op` of the elements of each window, as of any row.
-Value reduced_windows(Builder& b, Op op, Value x, int rank, std::string_view function, const Windows& windows) {
-  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
-  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
-  const auto dilation = by_dimension(function, "dilation", windows.dilation, rank);
-  const auto padding = padding_of(function, windows, rank);
-  if (windows.ceil_mode || std::ranges::any_of(padding, [](std::int64_t one) { return one != 0; })) {
+Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows) {
+  if (windows.may_step_outside()) {
     fail(
         unsupported,
         "windows of '{}' that may step outside the input, by 'padding' or 'ceil_mode', have at most {} elements; these "
         "have {}. A launch before this one pads: 'pad(input, …)'",
-        function, kMostElements, element_count(rank, function, windows));
+        windows.function, kMostElements, windows.elements());
   }
   Axes axes;
-  for (int d = 0; d < rank; ++d) {
+  for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
-    window_view(d - rank, size[at], stride[at], dilation[at], 0, false, 0, 0);  // checks these numbers
+    const std::int64_t dilation = windows.dilation[at];
     // Each takes the place of its dimension, and its elements stand behind those of the windows before it.
-    x = b.view(x, numbered_view(View::Kind::unfold, {-rank, (size[at] - 1) * dilation[at] + 1, stride[at]}));
-    if (dilation[at] != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation[at]}}));
-    axes.at[axes.count++] = static_cast<std::int8_t>(d - rank);
+    x = b.view(x, numbered_view(View::Kind::unfold,
+                                {-windows.rank, (windows.size[at] - 1) * dilation + 1, windows.stride[at]}));
+    if (dilation != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation}}));
+    axes.at[axes.count++] = static_cast<std::int8_t>(d - windows.rank);
   }
   return b.reduce(op, x, axes, false);
 }
 
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
 // and kernels add these up once.
-Value sum_of_windows(Builder& b, Value x, const std::vector<Value>& elements, int rank, std::string_view function,
-                     const Windows& windows) {
-  if (elements.empty()) return reduced_windows(b, Op::sum, x, rank, function, windows);
-  const auto columns = static_cast<std::size_t>(by_dimension(function, "kernel_size", windows.size, rank).back());
-  const bool overlap = !windows.stride.empty() && by_dimension(function, "stride", windows.stride, rank).back() <
-                                                      static_cast<std::int64_t>(columns);
+Value sum_of_windows(Builder& b, Value x, const std::vector<Value>& elements, const Geometry& windows) {
+  if (elements.empty()) return reduced_windows(b, Op::sum, x, windows);
+  const bool overlap = windows.stride.back() < windows.size.back();
   if (!overlap) return combined(b, Op::add, elements);
+  const auto columns = static_cast<std::size_t>(windows.size.back());
   std::vector<Value> sums;
   for (std::size_t column = 0; column < columns; ++column) {
     std::vector<Value> values;
@@ -126,25 +141,25 @@ Value sum_of_windows(Builder& b, Value x, const std::vector<Value>& elements, in
 
 Value number(Builder& b, double value) { return b.constant(value, Category::integer); }
 
+// The elements along dimension `d` of those of the windows, at the first place of the others.
+View line_view(const Geometry& windows, int d) {
+  std::vector<Index> line(static_cast<std::size_t>(windows.rank), Index{.stop = 1});
+  line[static_cast<std::size_t>(d)] = {};
+  line.insert(line.begin(), Index{.kind = Index::Kind::rest});
+  return index_view(std::move(line));
+}
+
 // How many elements of each window lie in the tensor: along each dimension a one for each that does, and the product of
 // these sums.
-Value count_inside(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
-  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
-  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
-  const auto padding = padding_of(function, windows, rank);
+Value count_inside(Builder& b, Value x, const Geometry& windows) {
   Value product = number(b, 1);
-  for (int d = 0; d < rank; ++d) {
+  for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
-    Value count = number(b, static_cast<double>(size[at]));
-    if (padding[at] != 0 || windows.ceil_mode) {
-      std::vector<Index> line(static_cast<std::size_t>(rank), Index{.stop = 1});
-      line[at] = {};
-      line.insert(line.begin(), Index{.kind = Index::Kind::rest});
-      const Value ones = b.expand_as(number(b, 1), b.view(x, index_view(std::move(line))));
+    Value count = number(b, static_cast<double>(windows.size[at]));
+    if (windows.padding[at] != 0 || windows.ceil_mode) {
+      const Value ones = b.expand_as(number(b, 1), b.view(x, line_view(windows, d)));
       std::vector<Value> inside;
-      for (std::int64_t i = 0; i < size[at]; ++i)
-        inside.push_back(
-            b.view(ones, window_view(d - rank, size[at], stride[at], 1, padding[at], windows.ceil_mode, 0, i)));
+      for (std::int64_t i = 0; i < windows.size[at]; ++i) inside.push_back(b.view(ones, window_view(windows, d, 0, i)));
       count = combined(b, Op::add, std::move(inside));
     }
     product = b.apply(Op::mul, {product, count, kNone});
@@ -154,39 +169,32 @@ Value count_inside(Builder& b, Value x, int rank, std::string_view function, con
 
 // How many elements of each window lie in the tensor or in its padding, where the last one may end behind that: along
 // each dimension what is left from the window's first element on, and not more than the window.
-Value count_padded(Builder& b, Value x, int rank, std::string_view function, const Windows& windows) {
-  const auto size = by_dimension(function, "kernel_size", windows.size, rank);
-  const auto stride = windows.stride.empty() ? size : by_dimension(function, "stride", windows.stride, rank);
-  const auto padding = padding_of(function, windows, rank);
+Value count_padded(Builder& b, Value x, const Geometry& windows) {
   const auto apply = [&](Op op, Value a, Value c) { return b.apply(op, {a, c, kNone}); };
   Value product = number(b, 1);
-  for (int d = 0; d < rank; ++d) {
+  for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
-    std::vector<Index> line(static_cast<std::size_t>(rank), Index{.stop = 1});
-    line[at] = {};
-    line.insert(line.begin(), Index{.kind = Index::Kind::rest});
-    const Value firsts = b.view(b.view(x, index_view(std::move(line))),
-                                window_view(d - rank, size[at], stride[at], 1, padding[at], true, 0, 0));
-    const Value extent = b.count(x, axes_of(function, std::array{std::int64_t{d} - rank}, false));
-    const Value end = apply(Op::add, extent, number(b, static_cast<double>(2 * padding[at])));
-    const Value begin = apply(Op::mul, b.iota(firsts, d - rank), number(b, static_cast<double>(stride[at])));
-    const Value count = apply(Op::minimum, apply(Op::sub, end, begin), number(b, static_cast<double>(size[at])));
+    const int dimension = d - windows.rank;
+    const Value firsts = b.view(b.view(x, line_view(windows, d)), window_view(windows, d, 0, 0));
+    const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
+    const Value end = apply(Op::add, extent, number(b, static_cast<double>(2 * windows.padding[at])));
+    const Value begin = apply(Op::mul, b.iota(firsts, dimension), number(b, static_cast<double>(windows.stride[at])));
+    const Value count =
+        apply(Op::minimum, apply(Op::sub, end, begin), number(b, static_cast<double>(windows.size[at])));
     product = apply(Op::mul, product, count);
   }
   return product;
 }
 
 // What a window's sum is divided by.
-Value divisor_of(Builder& b, Value x, int rank, std::string_view function, const Windows& windows,
-                 const Divisor& divisor) {
+Value divisor_of(Builder& b, Value x, const Geometry& windows, const Divisor& divisor) {
   if (divisor.override_by.size() > 1 || (divisor.override_by.size() == 1 && divisor.override_by[0] == 0))
-    fail(invalid_expression, "'divisor_override' of '{}' is one number that is not 0", function);
+    fail(invalid_expression, "'divisor_override' of '{}' is one number that is not 0", windows.function);
   if (!divisor.override_by.empty()) return number(b, static_cast<double>(divisor.override_by[0]));
-  const bool pads = std::ranges::any_of(windows.padding, [](std::int64_t padding) { return padding != 0; });
   const bool counts_all = divisor.count_include_pad && !windows.ceil_mode;
-  if (counts_all || (!pads && !windows.ceil_mode)) return number(b, element_count(rank, function, windows));
-  if (divisor.count_include_pad && pads) return count_padded(b, x, rank, function, windows);
-  return count_inside(b, x, rank, function, windows);
+  if (counts_all || !windows.may_step_outside()) return number(b, windows.elements());
+  if (divisor.count_include_pad && windows.pads()) return count_padded(b, x, windows);
+  return count_inside(b, x, windows);
 }
 
 std::string name_with(std::string_view stem, int rank) { return fmt::format("{}{}d", stem, rank); }
@@ -207,26 +215,33 @@ Value combined(Builder& b, Op op, std::vector<Value> values) {
 Value max_pool(Builder& b, Value x, int rank, const Windows& windows) {
   constexpr double kLeast = -std::numeric_limits<double>::infinity();
   const std::string name = name_with("max_pool", rank);
-  std::vector<Value> elements = elements_of(b, x, rank, name, windows, kLeast);
-  if (elements.empty()) return reduced_windows(b, Op::amax, x, rank, name, windows);
+  const Geometry geometry = geometry_of(name, windows, rank);
+  std::vector<Value> elements = elements_of(b, x, geometry, kLeast);
+  if (elements.empty()) return reduced_windows(b, Op::amax, x, geometry);
   return combined(b, Op::maximum, std::move(elements));
 }
 
 Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, const Divisor& divisor) {
   const std::string name = name_with("avg_pool", rank);
-  const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
-  const Value count = divisor_of(b, x, rank, name, windows, divisor);
-  return b.apply(Op::div, {sum_of_windows(b, x, elements, rank, name, windows), count, kNone});
+  const Geometry geometry = geometry_of(name, windows, rank);
+  const std::vector<Value> elements = elements_of(b, x, geometry, 0);
+  const Value count = divisor_of(b, x, geometry, divisor);
+  return b.apply(Op::div, {sum_of_windows(b, x, elements, geometry), count, kNone});
 }
 
 Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows) {
   const std::string name = name_with("lp_pool", rank);
   if (!(p > 0) || p > 1e300)
     fail(invalid_expression, "'norm_type' of '{}' is a positive number, found {}", name, print_number(p));
-  // No window steps outside, so powers first: their gradient is then one sum over windows.
+  const Geometry geometry = geometry_of(name, windows, rank);
+  // Powers first: their gradient is then one sum over windows. Outside 0 adds nothing.
   if (p != 1) x = p == 2 ? b.apply(Op::square, {x, kNone, kNone}) : b.apply(Op::pow, {x, b.constant(p), kNone});
-  const std::vector<Value> elements = elements_of(b, x, rank, name, windows, 0);
-  const Value sum = sum_of_windows(b, x, elements, rank, name, windows);
+  const std::vector<Value> elements = elements_of(b, x, geometry, 0);
+  Value sum = sum_of_windows(b, x, elements, geometry);
+  if (geometry.ceil_mode) {  // as in PyTorch: the mean of what lies inside, times a whole window's elements
+    const Value mean = b.apply(Op::div, {sum, count_inside(b, x, geometry), kNone});
+    sum = b.apply(Op::mul, {mean, number(b, geometry.elements()), kNone});
+  }
   if (p == 1) return sum;
   return p == 2 ? b.apply(Op::sqrt, {sum, kNone, kNone}) : b.apply(Op::pow, {sum, b.constant(1 / p), kNone});
 }
@@ -238,7 +253,9 @@ Value adaptive_pool(Builder& b, Op op, Value x, int rank, std::span<const std::i
   for (int d = 0; d < rank; ++d) {
     // From the last dimension on, each of which then is two: the parts, and the elements of one.
     const int dimension = -1 - 2 * d;
-    x = b.unflatten(x, dimension, {parts[static_cast<std::size_t>(rank - 1 - d)], -1});
+    const std::int64_t count = parts[static_cast<std::size_t>(rank - 1 - d)];
+    const std::array<std::int64_t, 2> as_it_is = {-1, 1};
+    x = b.unflatten(x, dimension, count == Index::kOpen ? as_it_is : std::array<std::int64_t, 2>{count, -1});
     axes.at[axes.count++] = static_cast<std::int8_t>(dimension);
   }
   return b.reduce(op, x, axes, false);

@@ -32,7 +32,7 @@ Value avg_pool(Builder& b, Value x, int rank, const Windows& windows, const Divi
 Value lp_pool(Builder& b, Value x, int rank, double p, const Windows& windows);
 /// Neighbours first, so that rounding errors and waiting grow with the logarithm. At least one value.
 Value combined(Builder& b, Op op, std::vector<Value> values);
-/// `op`, mean or amax, of so many equal parts of each dimension.
+/// `op`, mean or amax, of so many equal parts of each dimension; Index::kOpen: as many as it has elements.
 Value adaptive_pool(Builder& b, Op op, Value x, int rank, std::span<const std::int64_t> sizes);
 /// Each element `factors` times, over the dimensions behind batch and channel.
 Value upsample_nearest(Builder& b, Value x, int rank, std::span<const std::int64_t> factors);

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <set>
 
 #include "base/text.hpp"
 #include "ir/result_types.hpp"
@@ -82,6 +84,21 @@ std::string_view name_of(const Node& node) {
 }
 
 std::string_view written_name(const Node& node) { return node.written.empty() ? name_of(node) : node.written; }
+
+bool is_within_call(const Node& node, const View& view) {
+  return !node.written.empty() && node.written != written_name_of(view.kind);
+}
+
+std::string_view name_of_gradient(const Node& node) {
+  // Leaked, since nodes point to it. Functions are a table, so these are few.
+  static auto& names = *new std::set<std::string, std::less<>>();
+  static std::mutex mutex;
+  constexpr std::string_view kPrefix = "the gradient of ";
+  const std::string_view name = node.op == Op::view && node.written.empty() ? "a slice" : written_name(node);
+  if (name.starts_with(kPrefix)) return name;
+  const std::lock_guard lock(mutex);
+  return *names.insert(std::string(kPrefix) + std::string(name)).first;
+}
 
 void refuse_truth(Op op, std::string_view what) {
   fail(ErrorCode::invalid_argument, "'{}' takes numbers, but {} is a truth value: use 'not', 'where' or 'cast(…, f32)'",

@@ -373,6 +373,10 @@ void check_name(std::string_view name);
 std::string_view name_of(const Node& node);
 /// What the user called to get this node: the name of a composite or of the operation itself. Errors use this.
 std::string_view written_name(const Node& node);
+/// Whether a view is a part of a function that the user called by another name: of a pool, of 'flip'.
+bool is_within_call(const Node& node, const View& view);
+/// "the gradient of softmax": what a gradient is made of is part of that (Node::written).
+std::string_view name_of_gradient(const Node& node);
 /// True for comparisons, logic, casts to bool, any and all. An input is what its tensor's type makes it, which only a
 /// plan knows.
 bool gives_truth(const Node& node);

@@ -15,8 +15,13 @@
 namespace epifuse::ir {
 namespace {
 
+// "x[1:]" with what it is of left out, or the pool that a window is a part of.
+std::string text_of(const Node& node, const View& view) {
+  return is_within_call(node, view) ? std::string(node.written) : print_view(view, "…");
+}
+
 // A name that neither operand nor result of the program has.
-std::string name_of_gradient(const Program& program, std::string name) {
+std::string unused_name(const Program& program, std::string name) {
   const auto is_taken = [&] {
     return std::ranges::find(program.inputs(), name) != program.inputs().end() ||
            std::ranges::find(program.scalars(), name) != program.scalars().end() ||
@@ -42,6 +47,7 @@ ReverseSweep::ReverseSweep(const Program& program, const std::vector<int>& wrt)
   for (std::size_t i = program.nodes().size(); i-- > 0;) {
     const auto value = static_cast<Value>(i);
     if (!active_[i] || !reached_[i]) continue;
+    const Builder::Written as(builder, ir::name_of_gradient(node(value)));
     add_windows(value);
     if (node(value).op != Op::input && !parts_[i].empty()) differentiate(value, total(value));
     for (int k = 0; k < node(value).computed_arity(); ++k) {
@@ -108,7 +114,7 @@ void ReverseSweep::declare_gradients() {
     const Value value = program_.results()[i].value;
     gradients.push_back(kNone);
     if (!active_[index(value)] || gives_truth(node(value))) continue;
-    const Value g = builder.float_input(name_of_gradient(program_, "d" + program_.result_name(i)));
+    const Value g = builder.float_input(unused_name(program_, "d" + program_.result_name(i)));
     const Atoms shape = written_shape(now(value));
     shapes.declare(g, shape);
     gradients.back() = g;
@@ -174,8 +180,9 @@ void ReverseSweep::differentiate(Value value, Value g) {
         written_name(n));
   }
   const bool is_more = differentiate_softmax(value, g) || differentiate_log_softmax(value, g) ||
-                       differentiate_logsumexp(value, g) || differentiate_root(value, g) ||
-                       differentiate_clamp(value, g) || differentiate_max_pool(value, g);
+                       differentiate_logsumexp(value, g) || differentiate_norm(value, g) ||
+                       differentiate_root(value, g) || differentiate_clamp(value, g) ||
+                       differentiate_max_pool(value, g);
   if (is_more) return;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
   for (int k = 0; k < n.arity(); ++k) args[static_cast<std::size_t>(k)] = now(n.args[static_cast<std::size_t>(k)]);
@@ -212,14 +219,14 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
       base::fail(ErrorCode::unsupported,
                  "the gradient of '{}' adds up windows whose elements are a dimension, which is not known to chains: "
                  "differentiate what reads it as an operand of its own; pools of at most 64 elements have a gradient",
-                 print_view(*view, "…"));
+                 text_of(n, *view));
     }
     if (const auto beside = views_beside(*view)) return add(a, amid_zeros(now(a), g, *beside), own);
     if (const auto back = put_back(a, g, *view)) return add(a, *back, own);
     base::fail(ErrorCode::unsupported,
                "the gradient of '{}' is a tensor that is 0 elsewhere, which chains do not write where slices "
                "count from the back: count from the front, or differentiate what reads it as an operand of its own",
-               print_view(*view, "…"));
+               text_of(n, *view));
   }
   return add(a, builder.reshape_as(g, shapes.like(own)), own);
 }
@@ -289,10 +296,10 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
   if (shape.empty()) return;
   const Axes& axes = n.shaping.axes;
   const auto count = [&] { return builder.count(shapes.like(shape), axes); };
+  // A NaN is no element's equal, and 0 times what nobody shares is NaN: so it is in PyTorch.
   const auto extreme = [&] {
     const Value is_one = op(Op::eq, x, unreduced(value, y));
-    const Value share = op(Op::div, unreduced(value, g), sum_over(is_one, axes));
-    return op(Op::where, is_one, share, number(0));
+    return op(Op::mul, is_one, op(Op::div, unreduced(value, g), sum_over(is_one, axes)));
   };
   switch (n.op) {
     case Op::sum:
@@ -314,7 +321,8 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
   }
 }
 
-// To the first of equal elements alone, in row-major order of the reduced dimensions, as pools have it.
+// To the first of equal elements alone, in row-major order of the reduced dimensions, or to the last NaN, as pools have
+// it.
 Value ReverseSweep::of_first(Value reduction, Value g) {
   const Node& n = node(reduction);
   const Value x = now(n.args[0]);
@@ -329,8 +337,11 @@ Value ReverseSweep::of_first(Value reduction, Value g) {
   }
   const Value is_one = op(Op::eq, x, unreduced(reduction, now(reduction)));
   const Value far = builder.constant(std::numeric_limits<double>::infinity());
-  const Value first = builder.reduce(Op::amin, op(Op::where, is_one, place, far), n.shaping.axes, true);
-  return op(Op::where, op(Op::eq, place, first), unreduced(reduction, g), number(0));
+  const auto behind_zero = [&](Value at) { return op(Op::sub, number(-1), at); };  // the last place is the smallest
+  const Value of_nans = op(Op::where, op(Op::isnan, x), behind_zero(place), far);
+  const Value first = builder.reduce(Op::amin, op(Op::where, is_one, place, of_nans), n.shaping.axes, true);
+  const Value chosen = op(Op::where, op(Op::lt, first, number(0)), behind_zero(first), first);
+  return op(Op::where, op(Op::eq, place, chosen), unreduced(reduction, g), number(0));
 }
 
 // Without a division by zero: where one element of a row is 0, the product of the others is the gradient of that one
@@ -409,6 +420,33 @@ bool ReverseSweep::differentiate_logsumexp(Value value, Value g) {
   const Value x = now(d.args[0]);
   const Value share = op(Op::exp, op(Op::sub, x, unreduced(total_value, now(value))));
   add(d.args[0], op(Op::mul, unreduced(total_value, g), share), shapes.of(x));
+  return true;
+}
+
+// (sum |x| ** p) ** (1 / p) for p < 1: powers of elements that are 0 have infinite slopes. PyTorch gives these elements
+// the gradient 0.
+bool ReverseSweep::differentiate_norm(Value value, Value g) {
+  const auto exponent_of = [&](const Node& n) -> std::optional<double> {
+    if (n.op == Op::square) return 2;
+    if (n.op == Op::reciprocal) return -1;
+    const bool is_known = n.op == Op::pow && node(n.args[1]).op == Op::constant;
+    return is_known ? std::optional(node(n.args[1]).constant) : std::nullopt;
+  };
+  const auto root = exponent_of(node(value));
+  if (!root || node(node(value).args[0]).op != Op::sum) return false;
+  const Value sum = node(value).args[0];
+  const Node& power = node(node(sum).args[0]);
+  const auto p = exponent_of(power);
+  if (!p || *p >= 1 || 1 / *p != *root || node(power.args[0]).op != Op::abs || node(sum).arity() != 1) return false;
+  const Value argument = node(power.args[0]).args[0];
+  const Value x = now(argument);
+  const Value y = now(value);
+  const auto unless_zero = [&](Value of, Value slope) {
+    return op(Op::where, op(Op::eq, of, number(0)), number(0), slope);
+  };
+  const Value size = op(Op::pow, op(Op::abs, x), number(*p - 1));
+  const Value scale = unless_zero(y, op(Op::mul, g, op(Op::pow, y, number(1 - *p))));
+  add(argument, op(Op::mul, unreduced(sum, scale), unless_zero(x, op(Op::mul, op(Op::sign, x), size))), shapes.of(x));
   return true;
 }
 

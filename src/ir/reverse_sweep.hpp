@@ -48,6 +48,7 @@ class ReverseSweep {
   bool differentiate_softmax(Value value, Value g);
   bool differentiate_log_softmax(Value value, Value g);
   bool differentiate_logsumexp(Value value, Value g);
+  bool differentiate_norm(Value value, Value g);
   bool differentiate_root(Value value, Value g);
   bool differentiate_clamp(Value value, Value g);
   void differentiate_reduction(Value value, Value g);

@@ -74,12 +74,13 @@ void check_window(const std::vector<std::int64_t>& numbers) {
       fail(invalid_expression, "'window' takes a {} of 1 to 2^30, found {}", kWhat[i], numbers[i + 1]);
   }
   if (numbers[4] < 0 || numbers[4] >= numbers[1])
-    fail(invalid_expression, "windows of {} have no element [{}]: they are numbered from 0", numbers[1], numbers[4]);
+    fail(invalid_expression, "'window' gives elements of windows of {}, numbered from 0: there is no [{}]", numbers[1],
+         numbers[4]);
   if (numbers.size() == kWindowNumbers) return;
-  if (numbers[5] < 0)
-    fail(invalid_expression, "windows of {} take a padding of 0 or more, found {}", numbers[1], numbers[5]);
+  if (numbers[5] < 0) fail(invalid_expression, "'window' takes a padding of 0 or more, found {}", numbers[5]);
   if (numbers[5] > numbers[1] / 2)
-    fail(invalid_expression, "a padding of {} is more than half of a window of {}", numbers[5], numbers[1]);
+    fail(invalid_expression, "'window' takes a padding of at most half of its size, which is {}; found {}", numbers[1],
+         numbers[5]);
 }
 
 void check_unfold(const std::vector<std::int64_t>& numbers) {
@@ -304,12 +305,18 @@ ReversedView reversed_view(const View& view) {
       if (std::ranges::all_of(view.items, reverses)) return {Way::view, view};
       return {Way::scatter};
     case View::Kind::pad: {
+      const auto takes_away = [](std::int64_t size) { return size < 0; };
+      const std::vector<std::int64_t> sizes(view.numbers.begin() + 1, view.numbers.end());
+      if (std::ranges::any_of(sizes, takes_away)) {
+        std::vector<std::int64_t> back;
+        for (const std::int64_t size : sizes) back.push_back(-size);
+        return {Way::view, pad_view(back, 0)};
+      }
       // What is in the middle again.
       std::vector<Index> items = {{.kind = Index::Kind::rest}};
       for (std::size_t i = view.numbers.size() - 1; i >= 2; i -= 2) {
         const std::int64_t before = view.numbers[i - 1];
         const std::int64_t behind = view.numbers[i];
-        if (before < 0 || behind < 0) return {Way::scatter};
         items.push_back({.start = before == 0 ? Index::kOpen : before, .stop = behind == 0 ? Index::kOpen : -behind});
       }
       return {Way::view, index_view(std::move(items))};
@@ -363,6 +370,10 @@ std::optional<ViewsBeside> views_beside(const View& view) {
 
 std::string_view name_of(View::Kind kind) noexcept { return kNames[static_cast<std::size_t>(kind)]; }
 
+std::string_view written_name_of(View::Kind kind) noexcept {
+  return kind == View::Kind::roll ? kRollParts : name_of(kind);
+}
+
 std::string print_index(const std::vector<Index>& items) {
   std::vector<std::string> texts;
   texts.reserve(items.size());
@@ -389,7 +400,7 @@ std::string print_view(const View& view, std::string_view of) {
       return fmt::format("pad({}, {}{})", of, print_list({view.numbers.begin() + 1, view.numbers.end()}),
                          print_outside(view));
     case View::Kind::roll:
-      return fmt::format("{}({}, {}, {})[{}]", kRollParts, of, number(1), number(0), number(2));
+      return fmt::format("{}({}, {}, {})[{}]", written_name_of(view.kind), of, number(1), number(0), number(2));
     default:
       return fmt::format("{}({}, {})", name_of(view.kind), of, fmt::join(view.numbers, ", "));
   }

@@ -95,6 +95,8 @@ std::optional<ViewsBeside> views_beside(const View& view);
 
 /// "permute"; "index" for brackets.
 std::string_view name_of(View::Kind kind) noexcept;
+/// The same as a chain calls it: "roll_parts" of roll.
+std::string_view written_name_of(View::Kind kind) noexcept;
 /// As the text language writes it: "x[..., :128]", "permute(x, (1, 0))". `of` is one operand, or stands in parentheses.
 std::string print_view(const View& view, std::string_view of);
 /// "[..., :128]"

@@ -249,7 +249,11 @@ TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
                                   "x[-2, :, -3]",
                                   "split(x * r, 4, 1)[1]",
                                   "cat((x * r, z), 1) * 2",
-                                  "cat((z, x), -2)"}) {
+                                  "cat((z, x), -2)",
+                                  "softmax(x, 1)[:, 2:]",
+                                  "tril(x, 1)[:1]",
+                                  "pad(x, (1, -2), value=3)",
+                                  "lp_pool2d(x, 2, 4, ceil_mode=true)"}) {
     const std::vector<std::string> names = Epilogue::parse(chain).inputs();
     for (const std::string& name : names)
       EXPECT_GE(expect_differences(chain, name, operands), static_cast<int>(operands.at(name).data.size()))
@@ -267,6 +271,34 @@ TEST(Gradient, OfTiesInWindowsGoesToTheFirst) {
   EXPECT_EQ(found("max_pool1d(x, 3, 2, 1)", {{1, 3}, {1, 2, 3}}), (std::vector<double>{1, 2, 0, 0, 3, 0}));
   EXPECT_EQ(found("max_pool1d(x, 2, 1)", {{1, 5}, {1, 2, 3, 4, 5}}), (std::vector<double>{1, 2, 3, 0, 9, 0}));
   EXPECT_EQ(found("adaptive_max_pool1d(x, 2)", {{1, 2}, {1, 2}}), (std::vector<double>{1, 0, 0, 0, 2, 0}));
+}
+
+// A classifier's pool of all there is: no value but the operand itself has the gradient's shape.
+TEST(Gradient, OfOneWindowFillsTheOperand) {
+  const Tensors operands = {{"x", random_tensor({2, 3, 4, 4}, 1, -2, 2)}};
+  EXPECT_GE(expect_differences("flatten(avg_pool2d(x, 4), 1)", "x", operands), 96);
+  EXPECT_GE(expect_differences("sum(avg_pool2d(x, 4), 1)", "x", operands), 96);
+}
+
+// Neither of two operands has the other's dimensions: one loop goes over both.
+TEST(Gradient, OfWhatIsJoinedIsOneKernelForBoth) {
+  const Gradient found = gradient(Epilogue::parse("input x, y; cat((x * 2, relu(y)), 0)"), {"x", "y"});
+  const Tensors operands = {{"x", {{1, 3}, {1, 2, 3}}}, {"y", {{1, 3}, {1, -1, 2}}}};
+  const auto gradients = backward(found, operands, {{2, 3}, {1, 2, 3, 4, 5, 6}});
+  EXPECT_EQ(gradients[0].data, (std::vector<double>{2, 4, 6}));
+  EXPECT_EQ(gradients[1].data, (std::vector<double>{4, 0, 6}));
+}
+
+// What the user wrote stands in errors of a backward pass, not what its gradient is made of.
+TEST(Gradient, NamesTheOperationInErrors) {
+  const Gradient found = gradient(Epilogue::parse("softmax(x[::3], 1)"), {"x"});
+  const Tensors operands = {{"x", random_tensor({9, 4}, 1, -2, 2)}};
+  try {
+    backward(found, operands, random_tensor({3, 4}, 2, -2, 2));
+    ADD_FAILURE() << "one kernel";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'the gradient of softmax'"), std::string::npos) << error.what();
+  }
 }
 
 // A byte for each window says which element is the largest, so that backward reads neither the operand nor overlapping

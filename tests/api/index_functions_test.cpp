@@ -127,6 +127,9 @@ TEST(IndexFunctions, WhatDoesNotFitIsASentence) {
          "merges or splits a dimension that is read at indices");
   expect("take(take(take(x, i), i, 1), i, 0)", Launch({4, 4}, {0, 1}, {2}), "at indices of more than 2 dimensions");
   expect("one_hot(i, 0)", Launch({4, 2}, {0}, {1}), "'one_hot' has one class or more, found num_classes=0");
+  expect("one_hot(i, 3)", Launch({4, 2}, {0}, {1}, DType::f32),
+         "'one_hot' takes classes of i32 or i64; found 'i', which is f32");
+  expect("one_hot(x > 1, 3)", Launch({4, 2}, {0}, {1}), "found 'gt(…)', which is bool");
   expect("rope(x, x, x, true)", Launch({4, 2}, {0}, {1}), "'rope' takes an index that is an operand");
 }
 

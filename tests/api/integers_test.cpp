@@ -69,6 +69,44 @@ TEST(Integers, OfSmallTypesAreSummedExactly) {
             (std::vector<std::int64_t>{16777217, 0}));
 }
 
+// Two operands of one shape, and the chain's only result.
+template <class Out, class In>
+std::vector<Out> run(std::string_view chain, const std::vector<In>& n, const std::vector<In>& m, DType result) {
+  Engine engine{Device::cpu()};
+  const Dims shape = {static_cast<std::int64_t>(n.size())};
+  const std::vector<TensorView> operands = {{n.data(), kType<In>, shape}, {m.data(), kType<In>, shape}};
+  std::vector<Out> out(n.size());
+  const OutputView y(out.data(), result, shape);
+  engine.launch(test::as_written(chain), nullptr, std::span(&y, 1), operands);
+  return out;
+}
+
+// f32 holds only every second integer from 2^24 on, and every 128th at 2^31.
+TEST(Integers, ThatDecideAreExactWhateverTheResultIs) {
+  const std::vector<std::int32_t> n = {16777216, 16777217, 16777219, 2147483647, -2147483648, 5};
+  const std::vector<std::int32_t> m = {16777217, 16777216, 16777217, 2147483646, -2147483647, 5};
+  using Bytes = std::vector<std::uint8_t>;
+  const auto truth = [&](std::string_view chain) { return run<std::uint8_t>(chain, n, m, DType::boolean); };
+  EXPECT_EQ(truth("n == m"), (Bytes{0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(truth("n < m"), (Bytes{1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(truth("n == 16777217 or m == 16777216"), (Bytes{0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(truth("n - m == 1"), (Bytes{0, 1, 0, 1, 0, 0}));
+  EXPECT_EQ(truth("remainder(n, 2) == remainder(m, 2)"), (Bytes{0, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(truth("cast(n - m, bool)"), (Bytes{1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(run<std::int8_t>("cast(n - m, i8)", n, m, DType::i8), (std::vector<std::int8_t>{-1, 1, 2, 1, -1, 0}));
+  EXPECT_EQ(run<std::int16_t>("n - m", n, m, DType::i16), (std::vector<std::int16_t>{-1, 1, 2, 1, -1, 0}));
+  EXPECT_EQ(run<std::uint8_t>("cast(remainder(n, 7) + 0 * m, u8)", n, m, DType::u8), (Bytes{1, 2, 4, 1, 5, 5}));
+  EXPECT_EQ(run<float>("where(n == m, 2.0, 0.0)", n, m, DType::f32), (std::vector<float>{0, 0, 0, 0, 0, 2}));
+  EXPECT_EQ(run<float>("cast(remainder(n - m, 3), f32)", n, m, DType::f32), (std::vector<float>{2, 1, 2, 1, 2, 0}));
+}
+
+TEST(Integers, CountedBeyondF32DecideExactly) {
+  std::vector<std::int8_t> x((1 << 24) + 1, 1);
+  EXPECT_EQ(run<std::int8_t>("cast(sum(x > 0) == 16777217, i8)", x)[0], 1);
+  EXPECT_EQ(run<std::int8_t>("cast(sum(x > 0) == 16777216, i8)", x)[0], 0);
+  EXPECT_EQ(run<std::int8_t>("cast(remainder(sum(x), 2), i8)", x)[0], 1);
+}
+
 TEST(Integers, AreComputedInF64OnlyWhereF32WouldNotDo) {
   const auto computes_in = [](std::string_view chain, DType operand, DType result, const Dims& shape, const Dims& of) {
     const TensorView x(nullptr, operand, shape);
@@ -85,6 +123,18 @@ TEST(Integers, AreComputedInF64OnlyWhereF32WouldNotDo) {
   EXPECT_EQ(computes_in("cast(x, i32) + 1", DType::f32, DType::i32, {8}, {8}), "f64");
   EXPECT_EQ(computes_in("x * 0.5", DType::i32, DType::i8, {8}, {8}), "f32");
   EXPECT_EQ(computes_in("x + 1", DType::i32, DType::i32, {8}, {8}), "f64");
+  // What only becomes a float, saturates or is compared with a small number is rounded as it is read.
+  EXPECT_EQ(computes_in("x - 3", DType::i32, DType::f32, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("cast(clamp(x, -128, 127), i8)", DType::i32, DType::i8, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("cast(sign(x), i8)", DType::i32, DType::i8, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("x == 16777215", DType::i64, DType::boolean, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("where(x == -100, 0.0, 1.0)", DType::i64, DType::f16, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("x == 16777216", DType::i64, DType::boolean, {8}, {8}), "f64");
+  EXPECT_EQ(computes_in("x * x == 9", DType::i16, DType::boolean, {8}, {8}), "f64");
+  EXPECT_EQ(computes_in("x * x == 9", DType::i8, DType::boolean, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("cast(x, i32) == cast(x * 2, i32)", DType::f32, DType::boolean, {8}, {8}), "f32");
+  EXPECT_EQ(computes_in("cast(x, i32) == 16777217", DType::f32, DType::boolean, {8}, {8}), "f64");
+  EXPECT_EQ(computes_in("tril(x)", DType::f16, DType::f16, {8, 8}, {8, 8}), "f32");
 }
 
 TEST(Integers, DividedOrScaledAreFloats) {

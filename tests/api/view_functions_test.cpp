@@ -107,25 +107,31 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
     const std::string found = refusal(chain, shapes);
     EXPECT_NE(found.find(part), std::string::npos) << chain << "\n  said: " << found << "\n  wanted: " << part;
   };
-  expect("max_pool2d(x, 3)", {{4, 2, 5}},
-         "a window reaches over 3 elements, dimension 1 has 2: the shape is [4, 2, 5]");
-  expect("max_pool1d(x, 2, dilation=3)", {{3}}, "'window(x, -1, 2, 2, 3)[0]': a window reaches over 4 elements");
+  expect("max_pool2d(x, 3)", {{4, 2, 5}}, "'max_pool2d(…)': a window reaches over 3 elements, dimension 1 has 2");
+  expect("max_pool1d(x, 2, dilation=3)", {{3}}, "'max_pool1d(…)': a window reaches over 4 elements");
+  expect("lp_pool2d(x, 2, 9)", {{16, 8}}, "'lp_pool2d(…)': a window reaches over 9 elements, dimension 1 has 8");
+  expect("avg_pool1d(x, 9, 1, 1)", {{6}},
+         "'avg_pool1d(…)': a window reaches over 9 elements, dimension 0 has 8 with its padding of 1");
+  expect("max_pool2d(x, 2)", {{4}}, "'max_pool2d(…)': there is no dimension -2, the value has the shape [4]");
+  expect("window(x, 0, 5, 1)[0]", {{4}},
+         "'window(x, 0, 5, 1)[0]': a window reaches over 5 elements, dimension 0 has 4: the shape is [4]");
+  expect("max_pool2d(x, 2, 0)", {{4, 4}}, "'stride' of 'max_pool2d' is 1 to 2^30, found 0");
   expect("max_pool2d(x, (2, 2, 2))", {{4, 4}}, "'kernel_size' of 'max_pool2d' is one number or 2, found 3");
   expect("avg_pool2d(x, 9, 1, 4)", {{16, 16}},
          "windows of 'avg_pool2d' that may step outside the input, by 'padding' or 'ceil_mode', have at most 64 "
          "elements; these have 81");
   expect("max_pool2d(x, 9)", {{16, 8}}, "a window reaches over 9 elements, dimension 1 has 8");
-  expect("max_pool2d(softmax(x, 1), 9)", {{16, 16}}, "there is a reduction before it");
+  expect("max_pool2d(softmax(x, 1), 9)", {{16, 16}}, "Compute 'softmax(…)' in a launch of its own");
   expect("max_pool2d(pad(x, (1, 1)), 9)", {{16, 16}}, "elements do not exist, since it is padded or joined");
   expect("unfold(x, 1, 3, 1)", {{4}}, "there is no dimension 1");
   expect("unfold(x, 0, 5, 1)", {{4}}, "a window reaches over 5 elements, dimension 0 has 4: the shape is [4]");
   expect("unfold(x, 0, 2, 0)", {{4}}, "'unfold' takes a size and a step of at least 1, found 2 and 0");
-  expect("max_pool1d(x, 100, 1, 0, 0)", {{400}}, "takes a dilation of 1 to 2^30, found 0");
-  expect("max_pool1d(x, 0)", {{4}}, "'kernel_size' of 'max_pool1d' is at least 1, found 0");
+  expect("max_pool1d(x, 100, 1, 0, 0)", {{400}}, "'dilation' of 'max_pool1d' is 1 to 2^30, found 0");
+  expect("max_pool1d(x, 0)", {{4}}, "'kernel_size' of 'max_pool1d' is 1 to 2^30, found 0");
   expect("avg_pool2d(x, 2, divisor_override=0)", {{4, 4}},
          "'divisor_override' of 'avg_pool2d' is one number that is not 0");
   expect("lp_pool1d(x, 0, 2)", {{4}}, "'norm_type' of 'lp_pool1d' is a positive number, found 0");
-  expect("window(x, 0, 2, 1)[2]", {{4}}, "windows of 2 have no element [2]: they are numbered from 0");
+  expect("window(x, 0, 2, 1)[2]", {{4}}, "'window' gives elements of windows of 2, numbered from 0: there is no [2]");
   expect("window(x, 0, 2, 0)[1]", {{4}}, "'window' takes a stride of 1 to 2^30, found 0");
   expect("window(x, 2, 2, 1)[1]", {{4}}, "there is no dimension 2");
   expect("adaptive_avg_pool1d(x, 3)", {{2, 4}},
@@ -141,8 +147,9 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
          "'padding' of 'max_pool1d' is at most half of 'kernel_size', which is 3; found 2");
   expect("avg_pool2d(x, 3, padding=(1, -1))", {{8, 8}}, "'padding' of 'avg_pool2d' is 0 or more, found -1");
   expect("max_pool2d(x, 5, padding=1)", {{4, 2}},
-         "a window reaches over 5 elements, dimension 1 has 4 with its padding of 1: the shape is [1, 2]");
-  expect("window(x, 0, 3, 1, padding=2)[0]", {{8}}, "a padding of 2 is more than half of a window of 3");
+         "'max_pool2d(…)': a window reaches over 5 elements, dimension 1 has 4 with its padding of 1");
+  expect("window(x, 0, 3, 1, padding=2)[0]", {{8}},
+         "'window' takes a padding of at most half of its size, which is 3; found 2");
   expect("pad(x, (1, 1, 1))", {{4, 4}}, "'pad' takes two sizes for each dimension");
   expect("pad(x, (1, 1, 1, 1))", {{4}}, "'pad(x, (1, 1, 1, 1))' pads 2 dimensions, but the value has 1");
   expect("pad(x, (-3, -2))", {{4}}, "'pad(x, (-3, -2))' takes more elements away than dimension 0 has");
@@ -150,8 +157,16 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
   expect("pad(softmax(x, 1), (1, 1))", {{4, 4}}, "reads outside what a reduction gives");
   expect("reshape(pad(x, (1, 1)), (2, 3))", {{4}}, "splits or merges a dimension of which elements do not exist");
   expect("pad(expand(2, (3,)), (1, 1))", {}, "of which no operand has all elements");
+  expect("roll(x, 1, 2)", {{4}}, "'roll(…)': there is no dimension 2, the value has the shape [4]");
   expect("roll(x, (1, 2), 0)", {{4}}, "'roll' takes a shift for each dimension; found 2 and 1");
   expect("reshape(cat((x, y)), (3, 4))", {{2, 3}, {2, 3}}, "is needed as one here, by a reduction or a reshape");
+  expect("stack((x, y), 3)", {{2, 3}, {2, 3}},
+         "'stack(…)' takes a value of 3 dimensions or more, found the shape [2, 3]");
+  expect("split(x, (2, 4), 1)[1]", {{2, 3}}, "'split(…)' ends outside the value: dimension 1 has 3 elements");
+  expect("split(x, (2, 1))[2]", {{2, 3}}, "'split' takes a size, or sizes of 0 or more, and gives as many pieces");
+  expect("argmax(x, (0, 1))", {{2, 3}}, "'argmax' takes one axis, or none for all elements; found (0, 1)");
+  expect("argmin(transpose(x, 0, 1) + y)", {{5000, 4000}, {1, 1}}, "'argmin' counts the 20000000 elements");
+  expect("adaptive_max_pool2d(x, (none, 0))", {{2, 3}}, "'adaptive_max_pool2d' splits a dimension");
   expect("cat(x)", {{2, 3}}, "'tensors' of 'cat' is a list of values as (x, y)");
   expect("iota(x, 3)", {{2, 3}}, "axis 3 of 'iota' is out of range");
   expect("var_mean(x)[2]", {{2, 3}}, "'var_mean' gives the variance as [0] and the mean as [1]; found [2]");
@@ -175,6 +190,8 @@ TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
       {avg_pool3d(x, {2}), "avg_pool3d(x, 2)"},
       {lp_pool1d(x, 2, {3}), "lp_pool1d(x, 2, 3)"},
       {lp_pool2d(x, 3, {2}), "lp_pool2d(x, 3, 2)"},
+      {lp_pool2d(x, 1, {3}, {2}, true), "lp_pool2d(x, 1, 3, 2, ceil_mode=true)"},
+      {lp_pool3d(x, 2, {2}), "lp_pool3d(x, 2, 2)"},
       {adaptive_avg_pool1d(x, {4}), "adaptive_avg_pool1d(x, 4)"},
       {adaptive_avg_pool2d(x, {4, 2}), "adaptive_avg_pool2d(x, (4, 2))"},
       {adaptive_avg_pool3d(x, {1}), "adaptive_avg_pool3d(x, 1)"},
@@ -201,6 +218,8 @@ TEST(ViewFunctions, ExpressionsAndTextAreOneChain) {
       {triu(x), "triu(x)"},
       {argmax(x, 1, true), "argmax(x, 1, keepdim=true)"},
       {argmin(x, -1), "argmin(x, -1)"},
+      {argmax(x), "argmax(x)"},
+      {argmin(x, Axes::all(), true), "argmin(x, keepdim=true)"},
       {batch_norm(x, y), "batch_norm(x, y)"},
       {var_mean(x, 1)[0] + var_mean(x, 1)[1], "var_mean(x, 1)[0] + var_mean(x, 1)[1]"},
       {count_nonzero(x, 1), "count_nonzero(x, 1)"},

@@ -150,14 +150,19 @@ TEST(Views, WhatDoesNotFitIsASentence) {
   expect_refused("narrow(x, 1, 2, 3)", {{3, 4}}, "'narrow(x, 1, 2, 3)' ends outside the value");
   expect_refused("chunk(x, 4, 0)[3]", {{3, 4}}, "'chunk(x, 4, 0)[3]' does not exist");
   expect_refused("split(x, 2, 1)[2]", {{3, 4}}, "does not exist");
+  expect_refused("select(x, 1, 6)", {{3, 4}}, "'select(…)': the index 6 is out of range, dimension 1 has 4 elements");
+  expect_refused("flip(x, 2)", {{3, 4}}, "'flip(…)' takes a value of 3 dimensions or more, found the shape [3, 4]");
+  expect_refused("unsqueeze(x, 5)", {{3, 4}}, "'unsqueeze(…)' takes a value of 5 dimensions or more");
   expect_refused("(x * 2)[:, 7]", {{3, 4}}, "'mul(…)[:, 7]': the index 7");
 }
 
 TEST(Views, WhatIsNoOneKernelIsASentence) {
   expect_refused("reshape(x, (12,))", {{3, 4}}, "would copy: operand 'x' has the shape [3, 4] and the strides [1, 3]",
                  {{1, 3}});
-  expect_refused("y = softmax(x, 1); return y[:, :2], y[:, 2:5]", {{3, 6}},
-                 "Compute 'softmax' in a launch of its own");
+  expect_refused("reshape(transpose(x, 0, 1), (12,))", {{3, 4}}, "'reshape(transpose(x, 0, 1), (12,))' would copy");
+  expect_refused("layer_norm(cat((softmax(x, 1), y), 1))", {{3, 4}, {3, 2}},
+                 "what 'cat(…)' joins (shapes [3, 4] and [3, 2]) is needed as one here");
+  expect_refused("y = softmax(x, 1); return y[:, :2], y[:, 2:5]", {{3, 6}}, "Compute 'softmax' in a launch of its own");
   expect_refused("flatten(softmax(x, 1), 0, 1)[:3]", {{3, 4}}, "there is a reduction before it");
   expect_refused("expand(sum(x), (2, 2))", {{3, 4}}, "of which no operand has all elements");
   expect_refused("expand(2.0, (3, 4))", {}, "of which no operand has all elements");
@@ -187,6 +192,7 @@ TEST(Views, TextIsRefusedWhereItCannotBeMeant) {
   has("chunk(x, 2, index=1)[0]", "has no argument 'index'");
   has("a, b, c = chunk(x, 2); return a", "3 names stand for the 2 pieces");
   has("a, b = x; return a", "several names stand for what 'chunk' gives");
+  has("a, b, c = split(x, (1, 2)); return a", "3 names stand for the 2 pieces that 'split' gives");
   has("flip(x, (0, 0))", "given twice");
   has("sum(x, [0, 1])", "write '(1, 2)'");
   has("reshape(x, (-1, -1))", "finds one size");
@@ -201,6 +207,9 @@ TEST(Views, TextComesBackAsItIsPrinted) {
   EXPECT_EQ(printed("flip(x, (0, -1))"), "x[::-1, ..., ::-1]");
   EXPECT_EQ(printed("unsqueeze(x, -2)"), "x[..., None, :]");
   EXPECT_EQ(printed("a, b = chunk(x, 2, -1); return a * b"), "chunk(x, 2, -1)[0] * chunk(x, 2, -1)[1]");
+  EXPECT_EQ(printed("a, b = split(x, 5, -1); return a * b"), "split(x, 5, -1)[0] * split(x, 5, -1)[1]");
+  EXPECT_EQ(printed("a, b = split(x, (2, 3), -1); return a * sum(b)"),
+            "narrow(x, -1, 0, 2) * sum(narrow(x, -1, 2, 3))");
   EXPECT_EQ(printed("permute(-x, dims=(1, 0))"), "permute(-x, (1, 0))");
   EXPECT_EQ(printed("reshape(x, 12)"), "reshape(x, (12,))");
 }

@@ -268,6 +268,7 @@ class Drawer {
         break;
       case ArgumentType::seed:
       case ArgumentType::list:
+      case ArgumentType::kept_list:
       case ArgumentType::values:
         break;  // of functions that are not drawn
     }

@@ -404,7 +404,7 @@ TEST(Functions, RowsAreWellFormed) {
     EXPECT_FALSE(function.parameters.empty()) << function.name;
     for (const auto& parameter : function.parameters) {
       EXPECT_FALSE(parameter.name.empty()) << function.name;
-      EXPECT_LE(parameter.type, ir::ArgumentType::values) << function.name;
+      EXPECT_LE(parameter.type, ir::ArgumentType::kept_list) << function.name;
     }
   }
   EXPECT_EQ(ir::find_function("softmax")->cost(), 31);  // amax 2, sub 1, exp 17, sum 1, div 10

@@ -138,10 +138,9 @@ bool is_planned_in_f64(const Case& test) {
 
 Compute Case::compute() const {
   const Compute least = compute_type(chain, types_of(inputs), types_of(outputs));
-  const bool has_wide_integers = std::ranges::any_of(outputs, [](const Operand& output) {
-    return output.dtype == DType::i32 || output.dtype == DType::u32 || output.dtype == DType::i64;
-  });
-  if (least == Compute::f64 || !has_wide_integers) return least;
+  const auto is_whole = [](const Operand& operand) { return !is_floating(operand.dtype); };
+  const bool has_integers = std::ranges::any_of(inputs, is_whole) || std::ranges::any_of(outputs, is_whole);
+  if (least == Compute::f64 || !has_integers) return least;
   // Where integers may exceed what f32 holds is the library's to bound; tests/api/integers_test.cpp has the promise.
   // What it computes in f64 is judged as that.
   return is_planned_in_f64(*this) ? Compute::f64 : Compute::f32;

@@ -160,13 +160,20 @@ class Draw : public ViewDraw<Draw> {
 
   void lp_pool() {
     Windows w = draw_windows(false);
-    while (w.rank > 2) w = draw_windows(false);
+    w.rounds_up = random_.percent(30);
+    for (std::size_t d = 0; d < w.size.size(); ++d)
+      w.result[w.result.size() - w.size.size() + d] = count_of_windows(w, d);
+    if (w.rounds_up) w.arguments += ", ceil_mode=true";
     const IntegerArray x = operand(w.shape);
     const double p = random_.pick({1.0, 2.0, 3.0});
     test_.text =
         of_rank("lp_pool", w.rank) + "(abs(x0), " + std::to_string(static_cast<int>(p)) + ", " + w.arguments + ")";
     const At inner = [&](const Place& at) { return std::pow(std::abs(value_at(x, at)), p); };
-    test_.expected = made(w.result, [&](const Place& place) { return std::pow(sum_at(w, place, inner), 1 / p); });
+    const auto all = static_cast<double>(count_of(w.size));
+    test_.expected = made(w.result, [&](const Place& place) {
+      const double existing = sum_at(w, place, [](const Place&) { return 1; });
+      return std::pow(sum_at(w, place, inner) * (all / existing), 1 / p);
+    });
     test_.tolerance = 1e-6;
   }
 
@@ -522,6 +529,7 @@ class Draw : public ViewDraw<Draw> {
   }
 
   void extreme() {
+    if (random_.percent(20)) return extreme_of_all();
     Place shape = some_shape();
     if (random_.percent(30)) shape[0] = between(40, 300);
     const auto d = static_cast<std::size_t>(between(0, static_cast<int>(shape.size()) - 1));
@@ -546,6 +554,25 @@ class Draw : public ViewDraw<Draw> {
       }
       return static_cast<double>(found);
     });
+  }
+
+  // In row-major order.
+  void extreme_of_all() {
+    const Place shape = some_shape();
+    const IntegerArray x = operand(shape, 3);
+    const bool largest = random_.percent(50);
+    const bool keeps = random_.percent(50);
+    test_.text = std::string(largest ? "argmax" : "argmin") + (keeps ? "(x0, keepdim=true)" : "(x0)");
+    double place = 0;
+    double found = 0;
+    double best = -1e9;
+    each_place(shape, [&](const Place& at) {
+      const double value = largest ? value_at(x, at) : -value_at(x, at);
+      if (value > best) found = place;
+      best = std::max(best, value);
+      ++place;
+    });
+    test_.expected = made(keeps ? Place(shape.size(), 1) : Place(), [&](const Place&) { return found; });
   }
 
   // ---- statistics

@@ -92,6 +92,32 @@ def _along(vector, other, dim):
     return vector.reshape(shape)
 
 
+def _batch_norm(x, weight=None, bias=None, eps=1e-5):
+    return F.batch_norm(x, None, None, weight, bias, training=True, eps=eps)
+
+
+def _var_mean(x, axis=None, correction=1, keepdim=False):
+    return torch.var_mean(x, _axes(axis, x.dim()), correction=correction, keepdim=keepdim)
+
+
+def _window(x, dim, size, stride):
+    windows = x.unfold(dim, size, stride)
+    return [windows[..., i] for i in range(size)]
+
+
+def _rope(q, cos, sin):
+    a, b = q.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def _dequantize(values, scale, block=0):
+    return (values.unflatten(-1, (-1, block)) * scale[..., None]).flatten(-2) if block else values * scale
+
+
+def _upsample(x, factor):
+    return F.interpolate(x, scale_factor=factor, mode="nearest")
+
+
 def _softmax(x, axis):
     axes = _axes(axis, x.dim())
     return F.softmax(x, axes[0]) if len(axes) == 1 else torch.exp(x - torch.logsumexp(x, axes, keepdim=True))
@@ -138,6 +164,9 @@ def _dropout(x, p, seed, offset):
 
 _UNARY = """abs sign square sqrt rsqrt reciprocal floor ceil round trunc exp exp2 expm1 log log1p log2 sin cos tanh erf isnan isinf
             relu sigmoid""".split()
+_VIEWS = """narrow select chunk split permute transpose unsqueeze squeeze reshape cat stack tril triu pixel_shuffle
+            pixel_unshuffle roll flip""".split()
+_POOLS = [f"{kind}_pool{rank}d" for kind in ("max", "avg", "lp", "adaptive_avg", "adaptive_max") for rank in (1, 2, 3)]
 _PLAIN = "relu6 selu silu logsigmoid hardswish mish softsign tanhshrink".split()
 
 FUNCTIONS: dict[str, Any] = {
@@ -148,6 +177,9 @@ FUNCTIONS: dict[str, Any] = {
     "nan": math.nan,
     **{name: getattr(torch, name) for name in _UNARY},
     **{name: getattr(F, name) for name in _PLAIN},
+    **{name: getattr(torch, name) for name in _VIEWS},
+    **{name: getattr(F, name) for name in _POOLS if hasattr(F, name)},
+    **{f"upsample_nearest{rank}d": _upsample for rank in (1, 2, 3)},
     "f32": torch.float32,
     "f64": torch.float64,
     "bool": torch.bool,
@@ -155,6 +187,7 @@ FUNCTIONS: dict[str, Any] = {
     "cast": lambda x, dtype: x.to(dtype),
     "hardsigmoid": lambda x: F.relu6(x + 3) / 6,  # PyTorch's own multiplies gradients by a sixth in f32
     "pow": lambda a, b: a**b,
+    "fma": lambda a, b, c: a * b + c,
     "fmod": torch.fmod,
     "remainder": torch.remainder,
     "minimum": _binary(torch.minimum),
@@ -187,12 +220,19 @@ FUNCTIONS: dict[str, Any] = {
     "rms_norm": _rms_norm,
     "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5: F.group_norm(x, groups, weight, bias, eps),
     "instance_norm": lambda x, weight=None, bias=None, eps=1e-5: F.instance_norm(x, weight=weight, bias=bias, eps=eps),
+    "batch_norm": _batch_norm,
+    "var_mean": _var_mean,
     "rand_like": _rand_like,
     "dropout": _dropout,
     "normalize": lambda x, p=2, axis=1, eps=1e-12: F.normalize(x, p, axis, eps),
     "unflatten": lambda x, dim, sizes: x.unflatten(dim, sizes),
     "flatten": lambda x, start_dim=0, end_dim=-1: x.flatten(start_dim, end_dim),
     "along": _along,
+    "expand": lambda x, sizes: x.expand(sizes),
+    "pad": lambda x, pad, value=0.0: F.pad(x, pad, value=value),
+    "window": _window,
+    "rope": _rope,
+    "dequantize": _dequantize,
     "expand_as": lambda x, other: x.expand_as(other),
     "reshape_as": lambda x, other: x.reshape_as(other),
     "sum_to": lambda x, other: x.sum_to_size(other.shape),

@@ -238,13 +238,14 @@ def avg_pools(draw: Draw, dtype: torch.dtype) -> Case:
 
 def lp_pools(draw: Draw, dtype: torch.dtype) -> Case:
     """Of positive numbers: PyTorch's definition takes the absolute value of a sum, and has no gradient at 0."""
-    rank = draw(st.integers(1, 2))
+    rank = draw(st.integers(1, 3))
     w = windows(draw, rank, leaves=False)
-    p = draw(st.integers(1, 3))
+    p, ceil_mode = draw(st.integers(1, 3)), draw(st.booleans())
     pool = getattr(F, f"lp_pool{rank}d")
+    size, stride = (w.size, w.stride) if rank > 1 else (w.size[0], w.stride[0])
     return Case(
-        f"lp_pool{rank}d(x, {p}, {listed(w.size)}, {listed(w.stride)})",
-        lambda x: pool(x, float(p), w.size if rank > 1 else w.size[0], w.stride if rank > 1 else w.stride[0]),
+        f"lp_pool{rank}d(x, {p}, {listed(w.size)}, {listed(w.stride)}, ceil_mode={str(ceil_mode).lower()})",
+        lambda x: pool(x, float(p), size, stride, ceil_mode),
         {"x": numbers(draw, w.shape, dtype).abs() + 0.5},
     )
 
@@ -335,6 +336,7 @@ def positions(draw: Draw, dtype: torch.dtype) -> Case:
                     lambda x: torch.where(places >= diagonal, x, torch.zeros_like(x)),
                 ),
                 (f"argmax(x, {dim})", lambda x: x.argmax(dim)),
+                ("argmax(x)", lambda x: x.argmax()),
                 (f"argmin(x, {dim}, keepdim=true)", lambda x: x.argmin(dim, keepdim=True)),
                 (f"count_nonzero(x, {dim})", lambda x: x.count_nonzero(dim)),
             ]

@@ -1,8 +1,10 @@
-// f32 holds integers up to 2^24. A chain with an integer result computes in f64 where what it carries may be larger:
-// i32, u32 and i64 operands, and what sums and products of smaller ones can come to.
+// f32 holds integers up to 2^24. A chain computes in f64 where an integer that may be larger decides a result of
+// integers, a comparison or a truth value: i32, u32 and i64 operands, and what sums and products of smaller ones can
+// come to. Integers that only become floats are rounded to f32 as they are read, as PyTorch rounds them.
 #include "plan/bind/compute_type.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +15,7 @@ using ir::Node;
 using ir::Op;
 
 constexpr double kAnyMagnitude = std::numeric_limits<double>::infinity();
+constexpr double kExact = 0x1p24;  // f32 holds all integers up to here
 
 bool is_wide_integer(DType type) { return type == DType::i32 || type == DType::i64 || type == DType::u32; }
 
@@ -34,6 +37,11 @@ double largest_of(DType type) {
   }
 }
 
+// An argument that says which of the others the result is.
+bool only_says_which(const Node& node, std::size_t argument) {
+  return (node.op == Op::where && argument == 0) || (ir::has_index(node.op) && argument == 1);
+}
+
 // Bounds on the magnitudes of values, as far as integers and truth values need them.
 class Magnitudes {
  public:
@@ -48,13 +56,16 @@ class Magnitudes {
 
   // Whether f32 may not hold an integer that the chain computes. A cast takes integers from what f32 holds.
   bool exceed_f32() const {
-    constexpr double kExact = 0x1p24;
     for (std::size_t i = 0; i < bounds_.size(); ++i) {
       const bool is_computed = program_.nodes()[i].op != Op::cast && program_.nodes()[i].op != Op::input;
-      if (is_computed && ir::category_of(types_[i]) != ir::Category::floating && bounds_[i] > kExact) return true;
+      if (is_computed && is_whole(i) && bounds_[i] > kExact) return true;
     }
     return false;
   }
+
+  // A value of integers or truth values, by PyTorch's types.
+  bool is_whole(std::size_t value) const { return ir::category_of(types_[value]) != ir::Category::floating; }
+  double bound_of(std::size_t value) const { return bounds_[value]; }
 
  private:
   double of(const Node& node, std::size_t k) const { return bounds_[static_cast<std::size_t>(node.args[k])]; }
@@ -76,8 +87,15 @@ class Magnitudes {
       case Op::sum:
         return product(of(node, 0), count);
       case Op::iota:
-        return count;
       case Op::count:
+        return count;
+      case Op::clamp:
+      case Op::hardtanh:
+        return std::min(chosen(node), largest_bound(node));
+      case Op::relu6:
+        return std::min(of(node, 0), 6.0);
+      case Op::sign:
+        return 1;
       case Op::pow:
       case Op::prod:
         return kAnyMagnitude;
@@ -91,7 +109,20 @@ class Magnitudes {
   // Of what gives one of its arguments, or something between them.
   double chosen(const Node& node) const {
     double largest = 0;
-    for (int k = 0; k < node.computed_arity(); ++k) largest = std::max(largest, of(node, static_cast<std::size_t>(k)));
+    for (std::size_t k = 0; k < static_cast<std::size_t>(node.computed_arity()); ++k) {
+      if (!only_says_which(node, k)) largest = std::max(largest, of(node, k));
+    }
+    return largest;
+  }
+
+  // Of what lies between two numbers of the chain.
+  double largest_bound(const Node& node) const {
+    double largest = 0;
+    for (const std::size_t k : {1, 2}) {
+      const Node& limit = program_.node(node.args[k]);
+      if (limit.op != Op::constant || !std::isfinite(limit.constant)) return kAnyMagnitude;
+      largest = std::max(largest, std::abs(limit.constant));
+    }
     return largest;
   }
 
@@ -99,6 +130,95 @@ class Magnitudes {
   std::vector<DType> types_;
   std::vector<double> bounds_;
 };
+
+// How good a value of integers must be for what reads it. What f32 rounds an integer to lies on the same side of every
+// number below 2^24.
+enum class Need : std::uint8_t { none, rounded, exact };
+
+bool compares(Op op) { return op >= Op::eq && op <= Op::ge; }
+
+// Gives one of its arguments, its negative, its sign or a bound: rounded before it is rounded behind.
+bool selects(Op op) {
+  constexpr std::array kOps = {Op::neg,  Op::abs,   Op::sign,  Op::minimum, Op::maximum, Op::clamp,
+                               Op::relu, Op::relu6, Op::floor, Op::ceil,    Op::round,   Op::trunc,
+                               Op::cast, Op::where, Op::amax,  Op::amin,    Op::cat,     Op::hardtanh};
+  return ir::is_movement(op) || ir::has_index(op) || ir::is_placed(op) || std::ranges::find(kOps, op) != kOps.end();
+}
+
+// Asks, from the results back to the operands, which integers must be exact.
+class Needs {
+ public:
+  Needs(const ir::Program& program, std::span<const OutputView> outputs, const Magnitudes& magnitudes)
+      : program_(program), magnitudes_(magnitudes), needs_(program.nodes().size(), Need::none) {
+    // Also asked of launches whose number of results nobody has checked.
+    const std::size_t count = std::min(outputs.size(), program.results().size());
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!is_floating(outputs[i].dtype)) ask(program.results()[i].value, Need::rounded);
+    }
+    for (std::size_t i = needs_.size(); i-- > 0;) visit(i);
+  }
+
+  bool exceed_f32() const { return exceeds_; }
+
+ private:
+  // Floats are what they are; an integer that f32 holds is exact where it is rounded.
+  void ask(ir::Value value, Need need) {
+    const auto at = static_cast<std::size_t>(value);
+    if (!magnitudes_.is_whole(at)) return;
+    if (magnitudes_.bound_of(at) <= kExact) need = std::min(need, Need::rounded);
+    needs_[at] = std::max(needs_[at], need);
+  }
+
+  void visit(std::size_t i) {
+    const Node& node = program_.nodes()[i];
+    if (compares(node.op)) return visit_comparison(node);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(node.computed_arity()); ++k)
+      ask(node.args[k], only_says_which(node, k) ? Need::rounded : std::max(needed_always(node), passed_on(node, i)));
+    exceeds_ = exceeds_ || is_beyond_f32(node, i);
+  }
+
+  // Two integers that both may be large are compared as they are. Where one is small, or a float, as PyTorch rounds.
+  void visit_comparison(const Node& node) {
+    const auto is_large = [&](ir::Value value) {
+      const auto at = static_cast<std::size_t>(value);
+      return magnitudes_.is_whole(at) && magnitudes_.bound_of(at) >= kExact;
+    };
+    const Need need = is_large(node.args[0]) && is_large(node.args[1]) ? Need::exact : Need::rounded;
+    ask(node.args[0], need);
+    ask(node.args[1], need);
+  }
+
+  // What decides something, whatever becomes of that.
+  static Need needed_always(const Node& node) {
+    if (node.op == Op::fmod || node.op == Op::remainder) return Need::exact;
+    const bool saturates = node.op == Op::cast && !is_floating(node.dtype) && !is_wide_integer(node.dtype);
+    return ir::gives_truth(node) || saturates || node.op == Op::sign ? Need::rounded : Need::none;
+  }
+
+  Need passed_on(const Node& node, std::size_t i) const {
+    if (needs_[i] == Need::none || ir::gives_truth(node)) return Need::none;
+    return selects(node.op) ? needs_[i] : Need::exact;
+  }
+
+  bool is_beyond_f32(const Node& node, std::size_t i) const {
+    if (node.op == Op::constant) return needs_[i] == Need::exact && static_cast<float>(node.constant) != node.constant;
+    if (node.op == Op::input) return needs_[i] == Need::exact;
+    return needs_[i] != Need::none && !selects(node.op) && magnitudes_.bound_of(i) > kExact;
+  }
+
+  const ir::Program& program_;
+  const Magnitudes& magnitudes_;
+  std::vector<Need> needs_;
+  bool exceeds_ = false;
+};
+
+// Whether a chain has values of integers or truth values at all.
+bool has_whole_values(const ir::Program& program, std::span<const TensorView> inputs) {
+  return std::ranges::any_of(inputs, [](const TensorView& input) { return !is_floating(input.dtype); }) ||
+         std::ranges::any_of(program.nodes(), [](const Node& node) {
+           return node.op == Op::iota || ir::gives_truth(node) || (node.op == Op::cast && !is_floating(node.dtype));
+         });
+}
 
 }  // namespace
 
@@ -120,8 +240,12 @@ bool computes_in_f64(const ir::Program& program, std::span<const OutputView> out
   for (const Node& node : program.nodes()) {
     if (node.op == Op::cast && node.dtype == DType::f64) return true;
   }
-  if (std::ranges::none_of(outputs, [](const OutputView& out) { return is_wide_integer(out.dtype); })) return false;
-  return has_wide_integers || Magnitudes(program, inputs, counts).exceed_f32();
+  const bool gives_wide =
+      std::ranges::any_of(outputs, [](const OutputView& out) { return is_wide_integer(out.dtype); });
+  if (gives_wide && has_wide_integers) return true;
+  if (!gives_wide && !has_whole_values(program, inputs)) return false;
+  const Magnitudes magnitudes(program, inputs, counts);
+  return (gives_wide && magnitudes.exceed_f32()) || Needs(program, outputs, magnitudes).exceed_f32();
 }
 
 }  // namespace epifuse::plan

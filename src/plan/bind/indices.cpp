@@ -2,7 +2,10 @@
 // of these in the place of the table's dimension, the last one has the index's and no others.
 #include "plan/bind/indices.hpp"
 
+#include <algorithm>
+
 #include "base/text.hpp"
+#include "plan/bind/compute_type.hpp"
 #include "plan/bind/repeats.hpp"
 #include "plan/bind/shape_rules.hpp"
 #include "plan/bind/shapes.hpp"
@@ -139,6 +142,19 @@ void check_index_type(const ir::Node& node, const std::string& name, DType dtype
   if (dtype == DType::i32 || dtype == DType::i64) return;
   fail(invalid_argument, "'{}' takes indices of i32 or i64; operand '{}' is {}", ir::written_name(node), name,
        to_string(dtype));
+}
+
+void check_classes(const ir::Program& program, std::span<const TensorView> inputs) {
+  const auto compares_classes = [](const ir::Node& n) { return n.op == ir::Op::eq && n.written == "one_hot"; };
+  if (std::ranges::none_of(program.nodes(), compares_classes)) return;
+  const std::vector<DType> types = ir::value_types(program, operand_types(inputs));
+  for (const ir::Node& n : program.nodes()) {
+    const DType type = types[static_cast<std::size_t>(n.args[0])];
+    if (!compares_classes(n) || type == DType::i32 || type == DType::i64) continue;
+    const ir::Node& classes = program.node(program.node(n.args[0]).args[0]);  // below a new dimension
+    fail(invalid_argument, "'one_hot' takes classes of i32 or i64; found '{}', which is {}", text_of(program, classes),
+         to_string(type));
+  }
 }
 
 void refuse_index(const ir::Node& node, const std::string& found) {

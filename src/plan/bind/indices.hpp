@@ -46,6 +46,9 @@ void check_copied(const ir::Node& node, const Dims& destination, const Dims& ind
 /// Error(invalid_argument) unless indices have that type.
 void check_index_type(const ir::Node& node, const std::string& name, DType dtype);
 
+/// The same of the classes that 'one_hot' takes, wherever they come from.
+void check_classes(const ir::Program& program, std::span<const TensorView> inputs);
+
 /// What cannot be read at indices, as errors that say so.
 [[noreturn]] void refuse_index(const ir::Node& node, const std::string& found);
 [[noreturn]] void refuse_gathers(const std::string& text);

@@ -16,9 +16,9 @@
 #include "plan/bind/arrange.hpp"
 #include "plan/bind/bounds.hpp"
 #include "plan/bind/indices.hpp"
-#include "plan/bind/nested.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
+#include "plan/bind/push_down.hpp"
 #include "plan/bind/repeats.hpp"
 #include "plan/bind/results.hpp"
 #include "plan/bind/rolled.hpp"
@@ -38,20 +38,22 @@ using Taken = DimensionMap::Taken;
 
 class Lowering {
  public:
-  Lowering(const ir::Program& program, std::span<const TensorView> inputs)
+  Lowering(const ir::Program& program, std::span<const TensorView> inputs, Slicing slicing)
       : program_(program),
         inputs_(inputs),
         shapes_(value_shapes(program, inputs)),
         rejoined_(rejoined_rows(program, shapes_)),
         reduces_(computed_from_reductions(program, shapes_)),
+        slicing_(slicing),
         operands_(program, inputs) {
     paths_.emplace_back();
     numbers_.emplace(key_of({}), 0);
   }
 
   Lowered run() {
+    check_classes(program_, inputs_);
     wanted_.resize(program_.nodes().size());
-    for (WrittenValue& one : written_values(program_, inputs_, shapes_, reduces_, rejoined_))
+    for (WrittenValue& one : written_values(program_, inputs_, shapes_, reduces_, rejoined_, slicing_))
       results_.push_back({one.value, number(std::move(one.through)), std::move(one.is)});
     for (const PathOfResult& result : results_) want(result.value, result.path);
     for (std::size_t i = program_.nodes().size(); i-- > 0;) {
@@ -87,6 +89,14 @@ class Lowering {
   const Dims& shape(ir::Value value) const { return shapes_[static_cast<std::size_t>(value)]; }
   bool reduces(ir::Value value) const { return reduces_[static_cast<std::size_t>(value)]; }
   std::string name(ir::Value value) const { return plan::text_of(program_, value); }
+
+  // What the call that a value is a part of was given: of a pool of a softmax, the softmax.
+  ir::Value before_call(ir::Value value) const {
+    const std::string_view call = node(value).written;
+    ir::Value first = value;
+    while (ir::is_movement(node(first).op) && node(first).written == call) first = node(first).args[0];
+    return call.empty() || node(first).op == Op::input ? value : first;
+  }
 
   int number(Steps steps) {
     const auto [known, is_new] = numbers_.try_emplace(key_of(steps), static_cast<int>(paths_.size()));
@@ -210,8 +220,8 @@ class Lowering {
     return made;
   }
 
-  // Of a 'cat' of pieces of rows: the value whose rows these are. Nothing else says that the joined dimension is
-  // theirs.
+  // Of a 'cat' of pieces of rows: the value whose rows these are. That the joined dimension is theirs is said by
+  // nothing else.
   ir::Value row_of_joined(ir::Value value, int path) const {
     return path == kWhole ? rejoined_[static_cast<std::size_t>(value)] : ir::kNone;
   }
@@ -271,7 +281,7 @@ class Lowering {
   }
 
   [[noreturn]] void refuse_behind_reduction(ir::Value value, int path) const {
-    plan::refuse_behind_reduction(name(value), shape_through(value, path));
+    plan::refuse_behind_reduction(name(before_call(value)), shape_through(value, path));
   }
 
   // What a path takes of a reduction's value. Where its dimensions go is left to do.
@@ -345,7 +355,7 @@ class Lowering {
   Steps all_steps(ir::Value value, int path) const {
     const Node& n = node(value);
     const Dims& own = shape(n.args[0]);
-    return joined(resolve(program_.view(n), own, name(n.args[0])), own, steps(path));
+    return joined(resolve(program_, n, own), own, steps(path));
   }
 
   // ---- from operands to results: values
@@ -501,7 +511,7 @@ class Lowering {
   Lowered finished() {
     std::vector<std::string> names;
     for (const PathOfResult& result : results_) {
-      const Built& built = argument(result.value, result.path);
+      const Built built = filled(argument(result.value, result.path), shape_through(result.value, result.path));
       if (built.shape != shape_through(result.value, result.path)) refuse_repeated(result.value, result.path);
       names.push_back(result_name(result.is, names));
       builder_.result(names.back(), beside_others(result, built));
@@ -539,6 +549,18 @@ class Lowering {
     }
     lowered.program = std::move(lowered.program).with_operand_texts(std::move(texts)).with_viewed(std::move(viewed));
     return lowered;
+  }
+
+  // A value that has fewer elements than its shape says, as the gradient of a mean: broadcast to an operand of that
+  // shape, if there is one.
+  Built filled(const Built& built, const Dims& all) {
+    if (built.shape == all) return built;
+    const auto has_shape = [&](const Node& n) {
+      return n.op == Op::input && inputs_[static_cast<std::size_t>(n.ordinal)].shape == all;
+    };
+    const auto like = std::ranges::find_if(program_.nodes(), has_shape);
+    if (like == program_.nodes().end()) return built;
+    return {builder_.expand_as(built.value, operand(*like, kWhole).value), all};
   }
 
   // A slice of zeros has its shape of another slice, which the kernel iterates over anyway.
@@ -583,7 +605,8 @@ class Lowering {
   std::vector<Dims> shapes_;
   std::vector<ir::Value> rejoined_;
   std::vector<bool> reduces_;  // by value: it is computed from a reduction's
-  std::vector<Steps> paths_;   // by number
+  Slicing slicing_;
+  std::vector<Steps> paths_;  // by number
   std::map<std::vector<std::int64_t>, int> numbers_;
   std::vector<std::set<int, std::greater<>>> wanted_;  // by value: paths, those of first arguments first
   std::vector<std::map<int, Built>> built_;
@@ -594,30 +617,10 @@ class Lowering {
   ir::Builder builder_;
 };
 
-// A chain without views.
-Lowered unchanged(const ir::Program& program, std::span<const TensorView> inputs) {
-  Lowered lowered{program, {}};
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    lowered.operands.push_back({i, 0, inputs[i].shape, inputs[i].strides, program.operand_text(i)});
-  const std::vector<Dims> shapes = value_shapes(program, inputs);
-  for (std::size_t i = 0; i < program.results().size(); ++i) {
-    lowered.results.push_back(
-        {i, shapes[static_cast<std::size_t>(program.results()[i].value)], {}, program.result_name(i)});
-  }
-  return lowered;
-}
-
 }  // namespace
 
-Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views) {
-  if (program.has_products())
-    fail(unsupported, "the chain has matrix products, which no kernel of element by element operations computes");
-  check_inputs(program, inputs, views);
-  const auto push_down = [](const ir::Program& chain, std::span<const TensorView> operands) {
-    return Lowering(chain, operands).run();
-  };
-  return without_nested_reductions(program.has_views() ? push_down(program, inputs) : unchanged(program, inputs),
-                                   inputs, push_down);
+Lowered push_down(const ir::Program& program, std::span<const TensorView> inputs, Slicing slicing) {
+  return Lowering(program, inputs, slicing).run();
 }
 
 }  // namespace epifuse::plan

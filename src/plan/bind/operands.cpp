@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "plan/bind/bounds.hpp"
+#include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -15,6 +16,21 @@ bool has_strides(const Lowered::Operand& read, const Dims& strides) {
     if (read.shape[d] != 1 && read.strides[d] != strides[d]) return false;
   }
   return true;
+}
+
+// What is read through `steps`, for an error of a reshape: the reshape as the chain has it, if it stands there.
+std::string reshape_text(const ir::Program& program, const std::string& own, const Dims& shape, const Steps& steps) {
+  for (const ir::Node& node : program.nodes()) {
+    const ir::View* const view = program.view_of(node);
+    if (view == nullptr || view->kind != ir::View::Kind::reshape) continue;
+    const auto is_size = [](std::int64_t extent, std::int64_t size) { return size == -1 || size == extent; };
+    const bool is_step = std::ranges::any_of(steps, [&](const ViewStep& step) {
+      const auto* const made = std::get_if<Dims>(&step);
+      return made != nullptr && std::ranges::equal(*made, view->numbers, is_size);
+    });
+    if (is_step) return plan::text_of(program, node);
+  }
+  return plan::text_of(own, shape, steps);
 }
 
 }  // namespace
@@ -31,7 +47,7 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
     base::fail(ErrorCode::unsupported,
                "'{}' would copy: operand '{}' has the shape {} and the strides {}, which no strides in the new shape "
                "describe. Reshape a contiguous tensor, or pass it reshaped",
-               text_of(own, input.shape, steps), own, to_string(input.shape), to_string(input.strides));
+               reshape_text(program, own, input.shape, steps), own, to_string(input.shape), to_string(input.strides));
   }
   Lowered::Operand read{ordinal, 0, {}, {}, {}};
   for (const Strided::Dimension& d : strided.dimensions) {

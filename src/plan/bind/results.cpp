@@ -99,7 +99,7 @@ bool generates_or_reduces(const ir::Program& program, const std::vector<bool>& r
 
 std::vector<WrittenValue> written_values(const ir::Program& program, std::span<const TensorView> inputs,
                                          const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
-                                         const std::vector<ir::Value>& rejoined) {
+                                         const std::vector<ir::Value>& rejoined, Slicing slicing) {
   const std::vector<Slices> slices = slices_of(program, shapes, reduces, rejoined);
   const auto shape = [&](ir::Value value) -> const Dims& { return shapes[static_cast<std::size_t>(value)]; };
   const auto op = [&](ir::Value value) { return program.node(value).op; };
@@ -123,7 +123,8 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
     AllTaken& all = taken.emplace_back(all_of(slices[static_cast<std::size_t>(written(value))], kMostSlices));
     if (all.empty()) refuse_slices(program.result_name(i), kMostSlices);
     const bool is_cut_here = is_cut_where_placed(value, all);
-    if (is_cut_here || (all.size() > 1 && is_pointwise && !have_one_size(all))) all = {{}};
+    const bool is_uneven = all.size() > 1 && is_pointwise && !have_one_size(all);
+    if (is_cut_here || is_uneven || slicing == Slicing::whole) all = {{}};
     is_cut = is_cut || is_cut_here;
   }
   std::vector<WrittenValue> values;

@@ -17,12 +17,15 @@ struct WrittenValue {
   Lowered::Result is;
 };
 
+/// Slices of a result where 'cat' joins it, each an output of its own, or the result as a whole.
+enum class Slicing : std::uint8_t { apart, whole };
+
 /// In the order of the results. `shapes` are those of values; the rest is what computed_from_reductions() and
 /// rejoined_rows() give. Throws Error(unsupported) for an 'index_copy' into what is no operand, and for too many
 /// slices.
 std::vector<WrittenValue> written_values(const ir::Program& program, std::span<const TensorView> inputs,
                                          const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
-                                         const std::vector<ir::Value>& rejoined);
+                                         const std::vector<ir::Value>& rejoined, Slicing slicing);
 
 /// By result of the chain without views, what says where in the output it lies; none where none is.
 std::vector<ir::Scatter> scatters_of(const Lowered& lowered);

@@ -49,7 +49,7 @@ class WrapSearch {
   // A view that has all elements of the dimension in their order, or reversed.
   bool reaches_below(const Node& n, int d) {
     const Dims& own = shape(n.args[0]);
-    const ViewStep step = resolve(program_.view(n), own, "");
+    const ViewStep step = resolve(program_, n, own);
     const auto* const map = std::get_if<DimensionMap>(&step);
     if (map == nullptr) return false;
     const DimensionMap::Given& given = map->given[static_cast<std::size_t>(d)];

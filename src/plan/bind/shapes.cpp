@@ -377,7 +377,7 @@ class Inference {
 
   Shaped viewed(const Node& node) {
     const Shaped arg = value(node.args[0]);
-    const ViewStep step = resolve(program_.view(node), arg.shape, text_of(program_, node.args[0]));
+    const ViewStep step = resolve(program_, node, arg.shape);
     Shaped result;
     if (const auto* shape = std::get_if<Dims>(&step)) {
       result = fresh(*shape);
@@ -478,16 +478,19 @@ class Inference {
 
 }  // namespace
 
-std::string text_of(const Program& program, ir::Value value) {
-  const Node& node = program.node(value);
+std::string text_of(const Program& program, const Node& node) {
   if (node.op == Op::input) return program.operand_text(static_cast<std::size_t>(node.ordinal));
   if (node.op == Op::scalar) return program.scalars()[static_cast<std::size_t>(node.ordinal)];
   if (node.op == Op::constant) return ir::print_number(node.constant, ir::category_of(node.dtype));
-  if (node.op != Op::view) return fmt::format("{}(…)", ir::written_name(node));
+  const ir::View* const view = program.view_of(node);
+  if (view == nullptr || ir::is_within_call(node, *view)) {
+    const std::string_view name = ir::written_name(node);
+    return std::string(name) + (name.find(' ') == name.npos ? "(…)" : "");  // "the gradient of softmax" is no call
+  }
   // Of a view of a view of … only the last few are told.
   const Node& arg = program.node(node.args[0]);
   const bool is_deep = arg.op == Op::view && program.node(arg.args[0]).op == Op::view;
-  return ir::print_view(program.view(node), is_deep ? "…" : text_of(program, node.args[0]));
+  return ir::print_view(*view, is_deep ? "…" : text_of(program, arg));
 }
 
 Shapes infer_shapes(const Program& program, std::span<const TensorView> inputs) {

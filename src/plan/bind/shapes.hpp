@@ -53,6 +53,9 @@ Shapes infer_shapes(const ir::Program& program, std::span<const TensorView> inpu
 std::vector<Dims> value_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
 /// A value for errors: "x", "x[0]" or "exp(…)".
-std::string text_of(const ir::Program& program, ir::Value value);
+std::string text_of(const ir::Program& program, const ir::Node& node);
+inline std::string text_of(const ir::Program& program, ir::Value value) {
+  return text_of(program, program.node(value));
+}
 
 }  // namespace epifuse::plan

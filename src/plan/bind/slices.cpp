@@ -153,7 +153,7 @@ class Sweep {
   }
 
   Slices viewed(const Node& n, Slices all) const {
-    const ViewStep step = resolve(program_.view(n), shape(n.args[0]), "…");
+    const ViewStep step = resolve(program_, n, shape(n.args[0]));
     const auto* const map = std::get_if<DimensionMap>(&step);
     for (std::size_t d = 0; map != nullptr && d < all.size(); ++d) {
       const int from = map->given[d].from;
@@ -291,7 +291,7 @@ std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vect
     const auto argument = [&](int k) { return static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)]); };
     rejoined.push_back(ir::kNone);
     if (n.op == Op::view) {
-      rows = rows_of_view(resolve(program.view(n), shapes[argument(0)], "…"), all[argument(0)], rows);
+      rows = rows_of_view(resolve(program, n, shapes[argument(0)]), all[argument(0)], rows);
     } else if (ir::is_reduction(n.op) && n.arity() == 1) {
       rows = rows_of_reduced(n, all[argument(0)], shapes[argument(0)]);
     } else if (n.op == Op::cat) {

@@ -294,14 +294,18 @@ std::int64_t count_elements(const Dims& axes, std::uint32_t counted) {
 // One pass needs one space: a value that varies over all axes. Two may have two: rows, and what is written in place of
 // their elements. That is no more than the rows, whose threads write it. Of no elements neither is: a reshape of those
 // has other dimensions than its operand, and none in common.
-void check_whole(const ir::Program& program, const Shapes& shapes, const Spans& spans) {
+bool is_whole(const Shapes& shapes, const Spans& spans) {
   std::uint32_t all = 0;
   for (const std::uint32_t span : shapes.spans) all |= span;
   const std::uint32_t written = spans.written();
   const std::int64_t written_elements = count_elements(shapes.axes, written);
   const bool is_written = written == 0 || (spans.has_value_of(all & ~spans.reduced()) && written_elements > 0 &&
                                            written_elements <= count_elements(shapes.axes, spans.reduced()));
-  if (spans.has_value_of(all & ~written) && is_written) return;
+  return spans.has_value_of(all & ~written) && is_written;
+}
+
+void check_whole(const ir::Program& program, const Shapes& shapes, const Spans& spans) {
+  if (is_whole(shapes, spans)) return;
   for (const ir::Node& node : program.nodes()) {
     if (!ir::is_reduction(node.op)) continue;
     fail(unsupported,
@@ -431,6 +435,12 @@ std::vector<Dims> result_shapes(const ir::Program& program, std::span<const Tens
   for (const ir::Result& result : program.results())
     results.push_back(shapes.values[static_cast<std::size_t>(result.value)]);
   return results;
+}
+
+bool has_one_space(const ir::Program& program, std::span<const TensorView> inputs) {
+  if (!program.has_shaping()) return true;
+  const Shapes shapes = infer_shapes(program, with_outside(program, inputs));
+  return is_whole(shapes, Spans(program, shapes.spans));
 }
 
 std::vector<DType> result_types(const ir::Program& program, std::span<const TensorView> inputs) {

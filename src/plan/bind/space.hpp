@@ -138,6 +138,9 @@ void check_inputs(const ir::Program& program, std::span<const TensorView> inputs
 /// The shapes of the results for operands of these shapes.
 std::vector<Dims> result_shapes(const ir::Program& program, std::span<const TensorView> inputs);
 
+/// Whether one pass can compute all values of a chain without views. `inputs`: those of bind().
+bool has_one_space(const ir::Program& program, std::span<const TensorView> inputs);
+
 /// The types of the results by default, for operands of these types and numbers of dimensions.
 std::vector<DType> result_types(const ir::Program& program, std::span<const TensorView> inputs);
 

@@ -31,7 +31,7 @@ class RowsOfReductions {
       if (first.empty()) first = row;
       unite(first, row);
     }
-    if (has_value_of_all() || first.empty()) return;
+    if (has_value_of_all()) return;
     const auto result = [&](std::size_t i) { return axes_of(static_cast<std::size_t>(program_.results()[i].value)); };
     for (std::size_t i = 1; i < program_.results().size(); ++i)
       unite(without(result(0), result(i)), without(result(i), result(0)));

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "plan/bind/shape_rules.hpp"
+#include "plan/bind/shapes.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -18,11 +19,16 @@ using Given = DimensionMap::Given;
 
 // A view that is being resolved, for errors.
 struct Resolving {
+  const ir::Program& program;
+  const ir::Node& node;
   const ir::View& view;
   const Dims& shape;
-  std::string_view of;
 
-  std::string text() const { return ir::print_view(view, of); }
+  std::string text() const { return text_of(program, node); }
+  // Within a composite others stand before it, whose shapes nobody has written.
+  std::string shape_text() const {
+    return ir::is_within_call(node, view) ? "" : fmt::format(": the shape is {}", to_string(shape));
+  }
 
   int dimension(std::int64_t dim, int rank) const {
     if (dim < -rank || dim >= rank) {
@@ -58,6 +64,10 @@ DimensionMap indexed(const Resolving& r) {
   const auto named = std::ranges::count_if(
       r.view.items, [](const ir::Index& item) { return item.kind == Kind::slice || item.kind == Kind::at; });
   const int rank = r.shape.size();
+  if (named > rank && ir::is_within_call(r.node, r.view)) {
+    fail(invalid_argument, "'{}' takes a value of {} dimensions or more, found the shape {}", r.text(), named,
+         to_string(r.shape));
+  }
   if (named > rank) {
     fail(invalid_argument, "'{}' names {} dimensions, but the value has {}: its shape is {}", r.text(), named, rank,
          to_string(r.shape));
@@ -136,8 +146,8 @@ DimensionMap windowed(const Resolving& r) {
   // With ceil_mode a window may end outside.
   const std::int64_t beyond = rounds_up ? numbers[2] - 1 : 0;
   if (reach > padded + beyond) {
-    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}: the shape is {}", r.text(),
-         reach, d, padded, padding > 0 ? fmt::format(" with its padding of {}", padding) : "", to_string(r.shape));
+    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}{}", r.text(), reach, d,
+         padded, padding > 0 ? fmt::format(" with its padding of {}", padding) : "", r.shape_text());
   }
   std::int64_t count = (padded - reach + beyond) / numbers[2] + 1;
   // As in PyTorch: the last window begins inside the value, or in the padding before it.
@@ -154,8 +164,8 @@ Unfolded unfolded(const Resolving& r) {
   const std::int64_t extent = r.shape[d];
   const std::int64_t size = r.view.numbers[1];
   if (size > extent) {
-    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}: the shape is {}", r.text(),
-         size, d, extent, to_string(r.shape));
+    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}", r.text(), size, d, extent,
+         r.shape_text());
   }
   Unfolded made{d, r.view.numbers[2], r.shape};
   made.shape[d] = (extent - size) / made.step + 1;
@@ -322,8 +332,9 @@ DimensionMap DimensionMap::whole(const Dims& shape) {
   return map;
 }
 
-ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of) {
-  const Resolving r{view, shape, of};
+ViewStep resolve(const ir::Program& program, const ir::Node& node, const Dims& shape) {
+  const ir::View& view = program.view(node);
+  const Resolving r{program, node, view, shape};
   if (ir::rank_of(view, shape.size()) > kMaxRank) {
     fail(invalid_argument, "'{}' would have {} dimensions; at most {} are supported", r.text(),
          ir::rank_of(view, shape.size()), kMaxRank);

@@ -91,9 +91,9 @@ struct Unfolded {
 /// repeated, or in windows.
 using ViewStep = std::variant<DimensionMap, Dims, Indexed, Repeated, Unfolded>;
 
-/// What `view` means for a value of that shape. Throws Error(invalid_argument) naming the view, of the value that `of`
-/// stands for, as written.
-ViewStep resolve(const ir::View& view, const Dims& shape, std::string_view of);
+/// What the view of a node of `program` means for an argument of that shape. Throws Error(invalid_argument) naming the
+/// view, or the function that it is a part of, as written.
+ViewStep resolve(const ir::Program& program, const ir::Node& node, const Dims& shape);
 /// The shape of the result.
 Dims shape_of(const ViewStep& step);
 
