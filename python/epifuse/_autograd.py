@@ -329,47 +329,6 @@ torch.library.register_autograd("epifuse::recorded", _run_backward, setup_contex
 torch.library.register_autograd("epifuse::recorded_backward", _refuse_twice, lib=_LIBRARY)
 
 
-class _Written(torch.autograd.Function):
-    """A call with out=: operators of torch.library record no writes. `tensors`: the operands, then those that are
-    written and no operands."""
-
-    @staticmethod
-    def forward(ctx, call, *tensors):
-        inputs = list(tensors[: call.count])
-        output = call.write(inputs)
-        _keep(ctx, call.passes, call.chain, inputs, call.scalars, output)
-        ctx.mark_dirty(*call.targets)
-        ctx.count = len(tensors)
-        return tuple(call.targets)
-
-    @staticmethod
-    def backward(ctx, *given):
-        made = _gradients(ctx, given)
-        return None, *(made.get(place) for place in range(ctx.count))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """A call with out=."""
-
-    passes: Passes
-    chain: str
-    results: str
-    scalars: list
-    targets: list
-    count: int
-
-    def write(self, inputs):
-        """The results of the forward chain: the targets, and new tensors for what is saved."""
-        scalars = _in_order(self.scalars, self.chain, self.passes.forward)
-        spelled = _spelled(self.passes, self.results, tuple(map(_spec, inputs)))
-        like = _fake([_meta(one) for one in inputs], [], self.passes.forward, spelled)
-        saved = [torch.empty_like(one, device=inputs[0].device) for one in like[len(self.targets) :]]
-        launcher = launcher_for(self.passes.forward, spelled)
-        launcher.launch((*inputs, *scalars), (*self.targets, *saved))
-        return [*self.targets, *saved]
-
-
 class _Recording:
     """What of a recorded call does not depend on data: the kernels of both passes, and what is kept between them. For operands
     (type, shape, strides, whether a gradient is asked for) of a launcher."""
@@ -481,23 +440,11 @@ def _checked(inputs, chain, results, overwritten=()):
     return passes, wanted, results
 
 
-def record(inputs, scalars, chain, results):
+def record(inputs, scalars, chain, results, overwritten=()):
     """The results of a chain, of which autograd knows."""
-    passes, wanted, results = _checked(inputs, chain, results)
-    output = torch.ops.epifuse.recorded(inputs, scalars, chain, results, wanted, [])
+    passes, wanted, results = _checked(inputs, chain, results, overwritten)
+    output = torch.ops.epifuse.recorded(inputs, scalars, chain, results, wanted, list(overwritten))
     return output[: len(output) - passes.saved]
-
-
-def _write(inputs, scalars, chain, targets):
-    """The same with results in given tensors."""
-    for target in targets:
-        if target.requires_grad and target.is_leaf:
-            raise ValueError("out is a leaf that requires grad, which autograd lets nobody write: leave out= away")
-    memory = {target.untyped_storage().data_ptr() for target in targets}
-    overwritten = [i for i, one in enumerate(inputs) if one.untyped_storage().data_ptr() in memory]
-    passes, _, results = _checked(inputs, chain, spell_results(_types(targets), [None] * len(targets)), overwritten)
-    others = [one for one in targets if not any(one is operand for operand in inputs)]
-    _Written.apply(_Call(passes, chain, results, scalars, targets, len(inputs)), *inputs, *others)
 
 
 def _split(launcher, values):
@@ -537,8 +484,9 @@ def recorded(launcher, values, out, dtypes):
     inputs, scalars = _split(launcher, values)
     if out is None:
         return dispatch(launcher, values, None, dtypes)
-    targets = targets_of(out, len(launcher.results))
-    _write(inputs, scalars, launcher.text, targets)
+    from ._written import write
+
+    write(inputs, scalars, launcher.text, targets_of(out, len(launcher.results)))
     return out
 
 
