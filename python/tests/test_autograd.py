@@ -364,6 +364,25 @@ def agrees(text, **given):
     return count
 
 
+@pytest.mark.parametrize("shape", [(8, 6), (4, 6, 5), (2, 6, 3, 4)], ids=str)
+@pytest.mark.parametrize("how", ["tail", "function", "backend"])
+def test_batch_norm(shape, how):
+    def function(x, w, b):
+        return F.batch_norm(x, None, None, w, b, True)
+
+    torch._dynamo.reset()
+    ours = {
+        "tail": epifuse.compile("input x, w, b; batch_norm(x, w, b)"),
+        "function": epifuse.fuse(function),
+        "backend": torch.compile(function, backend=epifuse.backend, options={"producers": "eager"}),
+    }[how]
+    torch.manual_seed(0)
+    given = torch.randn(shape), torch.randn(6), torch.randn(6)
+    dout = torch.randn(shape)
+    found, wanted = (torch.autograd.grad(one(*of), of, dout) for one, of in ((ours, leaves(*given)), (function, leaves(*given))))
+    torch.testing.assert_close(found, wanted)
+
+
 def test_passes_that_the_planner_refuses_are_several_kernels():
     x, y = torch.randn(4, 2, 4), torch.randn(2, 1)
     assert agrees("t = x / (1 + abs(x + y)); return mean(rms_norm(t, axis=1), axis=1), t", x=x, y=y) > 2
