@@ -171,7 +171,23 @@ def _check(passes, names, results, inputs):
     try:
         stages(passes.backward, tuple(sources[source][i] for _, source, i in passes.operands), dtypes)
     except ValueError as problem:
-        raise ValueError(f"the gradient of the chain cannot be launched: {problem}") from None
+        raise ValueError(_refusal(passes.names, str(problem))) from None
+
+
+# What only gradients have, in the words of the chain.
+_OF_GRADIENTS = {
+    "'repeat_as(…)'": "the gradient of a window, of 'cat' or of 'stack'",
+    "'sum_to'": "the sum over what an operand is broadcast over",
+}
+
+
+def _refusal(names, why):
+    for name, words in _OF_GRADIENTS.items():
+        why = why.replace(name, words)
+    return (
+        f"the gradient with respect to {', '.join(map(repr, names))} cannot be launched: {why}. Let PyTorch compute what "
+        "stands there before or behind the call"
+    )
 
 
 # ---- the operators

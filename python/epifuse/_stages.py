@@ -72,21 +72,15 @@ class _Planner:
 
     def refusal(self, kernel):
         """Why the planner makes no kernel of it, or None."""
-        specs = [(self.dtypes[i], self.shapes[i], None) for i in kernel.reads]
+        launcher = Launcher(kernel.text, [], list(kernel.dtypes), [])
         try:
-            plan = Launcher(kernel.text, [], list(kernel.dtypes), []).inspect(specs, None, *_target(None)).summary
+            launcher.inspect([(self.dtypes[i], self.shapes[i], None) for i in kernel.reads], None, *_target(None))
         except ValueError as problem:
             return str(problem).removeprefix("the chain cannot be one kernel: ")
-        made = [tuple(one["shape"]) for one in plan["operands"][-len(kernel.writes) :]]
-        wanted = [tuple(self.shapes[self.value(one)]) for one in kernel.writes]
-        if self.elementwise or made == wanted:
-            return None
-        if any(value["op"] == "cat" for value in self.values):
-            return (
-                "that of a slice is joined from pieces, which Python does not launch; "
-                "slice before the call, as in tail(x[..., :4]), so that PyTorch takes that gradient"
-            )
-        return "its results have shapes of their own"
+        operands = {name: self.shapes[i] for name, i in zip(launcher.inputs, kernel.reads)}
+        facts = launcher.values(), launcher.result_values, launcher.is_elementwise
+        made, wanted = _shapes.result_shapes(*facts, operands), [self.shapes[self.value(one)] for one in kernel.writes]
+        return None if self.elementwise or made == wanted else "its results have shapes of their own"
 
     def value(self, name):
         """The position of what a kernel writes."""

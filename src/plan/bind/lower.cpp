@@ -19,6 +19,7 @@
 #include "plan/bind/nested.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
+#include "plan/bind/pieces.hpp"
 #include "plan/bind/repeats.hpp"
 #include "plan/bind/results.hpp"
 #include "plan/bind/rolled.hpp"
@@ -498,12 +499,15 @@ class Lowering {
 
   Lowered finished() {
     std::vector<std::string> names;
+    std::vector<Piece> pieces;
     for (const PathOfResult& result : results_) {
       const Built& built = argument(result.value, result.path);
       if (built.shape != shape_through(result.value, result.path)) refuse_repeated(result.value, result.path);
       names.push_back(result_name(result.is, names));
-      builder_.result(names.back(), beside_others(result, built));
+      pieces.push_back({built.value, built.shape, !result.is.taken.empty()});
     }
+    connect(pieces, builder_);
+    for (std::size_t i = 0; i < pieces.size(); ++i) builder_.result(names[i], pieces[i].value);
     for (PathOfResult& result : results_) {
       if (!result.is.placed) continue;
       Lowered::Result::Placed& placed = *result.is.placed;
@@ -537,21 +541,6 @@ class Lowering {
     }
     lowered.program = std::move(lowered.program).with_operand_texts(std::move(texts)).with_viewed(std::move(viewed));
     return lowered;
-  }
-
-  // A slice of zeros has its shape of another slice, which the kernel iterates over anyway.
-  ir::Value beside_others(const PathOfResult& result, const Built& built) {
-    const auto repeats_number = [&](ir::Value value) {
-      const Node& n = builder_.node(value);
-      return n.op == Op::expand_as && builder_.node(n.args[0]).op == Op::constant;
-    };
-    if (result.is.taken.empty() || !repeats_number(built.value)) return built.value;
-    for (const PathOfResult& other : results_) {
-      const Built& like = argument(other.value, other.path);
-      if (like.shape == built.shape && !repeats_number(like.value))
-        return builder_.expand_as(builder_.node(built.value).args[0], like.value);
-    }
-    return built.value;
   }
 
   std::string result_name(const Lowered::Result& result, const std::vector<std::string>& names) const {
