@@ -7,6 +7,7 @@ import functools
 import torch
 
 from . import _shapes
+from ._arrays import NAMES
 from ._core import Launcher
 from ._core import gradient as _gradient
 from ._errors import Error
@@ -446,9 +447,19 @@ class _Once(torch.autograd.Function):
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 
 
+def check_type(who, tensor):
+    if tensor.dtype not in _OURS:
+        raise ValueError(
+            f"{who} is {str(tensor.dtype).removeprefix('torch.')}, which a chain does not have: where autograd records "
+            f"expected one of {', '.join(NAMES.values())}"
+        )
+
+
 def _checked(inputs, chain, results, overwritten=()):
     """(passes, places of the operands that require grad, `results` with the types that they have). ValueError where the
     gradient would not be."""
+    for name, one in zip(facts_of(chain)[0], inputs):
+        check_type(f"operand '{name}'", one)
     specs, wanted = tuple(map(_spec, inputs)), [i for i, one in enumerate(inputs) if one.requires_grad]
     results = _typed(chain, results, specs)
     passes = _passes(inputs, chain, results, wanted, overwritten)
@@ -463,15 +474,19 @@ def record(inputs, scalars, chain, results, overwritten=()):
     return output[: len(output) - passes.saved]
 
 
-def _split(launcher, values):
-    """The operands and the run-time scalars of a call, these in the order of the text."""
-    count = len(launcher.inputs)
-    for name, one in zip(launcher.inputs, values[:count]):
+def _check_operands(launcher, operands):
+    for name, one in zip(launcher.inputs, operands):
         if not isinstance(one, torch.Tensor):
             raise TypeError(
                 f"operand '{name}' is {type(one).__module__}.{type(one).__qualname__}: where autograd records, all "
                 "operands are tensors of PyTorch"
             )
+
+
+def _split(launcher, values):
+    """The operands and the run-time scalars of a call, these in the order of the text."""
+    count = len(launcher.inputs)
+    _check_operands(launcher, values[:count])
     scalars = dict(zip(launcher.scalars, values[count:]))
     return values[:count], [float(scalars[name]) for name in scalars_of(launcher.text)]
 
@@ -485,8 +500,7 @@ def _direct(launcher, values, dtypes):
     """A recorded call with tensors as they are."""
     count, results = _takes(launcher)
     inputs = values[:count]
-    if not all(isinstance(one, torch.Tensor) for one in inputs):
-        _split(launcher, values)  # says so
+    _check_operands(launcher, inputs)
     key = tuple([(one.dtype, one.shape, one.stride(), one.requires_grad) for one in inputs])
     recording = _recording(launcher, None if dtypes is None else tuple(dtypes), key)
     made = _Recorded.apply(recording, [float(one) for one in values[count:]], *inputs)

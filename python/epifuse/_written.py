@@ -6,7 +6,20 @@ import dataclasses
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._autograd import Passes, _checked, _gradients, _in_order, _keep, _meta, _spec, _spelled, _types, _zeros, record
+from ._autograd import (
+    Passes,
+    _checked,
+    _gradients,
+    _in_order,
+    _keep,
+    _meta,
+    _spec,
+    _spelled,
+    _types,
+    _zeros,
+    check_type,
+    record,
+)
 from ._torch_ops import _fake, copy_into, launcher_for, spell_results
 
 
@@ -72,6 +85,7 @@ class _StopsAtTheKernel(TorchDispatchMode):
 def _refuse_to_write(target):
     """Raises, before anything is written, what PyTorch says of a write that autograd cannot record: of a view of a leaf
     that requires grad, of a piece of chunk. It looks at that before the kernel of an operation runs."""
+    check_type("out", target)
     if target.requires_grad and target.is_leaf and target._base is None:
         raise ValueError("out is a leaf that requires grad, which autograd lets nobody write: leave out= away")
     if target.is_inference():

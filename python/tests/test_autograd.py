@@ -379,7 +379,7 @@ def test_batch_norm(shape, how):
     torch.manual_seed(0)
     given = torch.randn(shape), torch.randn(6), torch.randn(6)
     dout = torch.randn(shape)
-    found, wanted = (torch.autograd.grad(one(*of), of, dout) for one, of in ((ours, leaves(*given)), (function, leaves(*given))))
+    found, wanted = (torch.autograd.grad(one(*of), of, dout) for one in (ours, function) for of in [leaves(*given)])
     torch.testing.assert_close(found, wanted)
 
 
@@ -419,6 +419,17 @@ def test_a_result_that_was_rounded_is_saved_where_that_matters():
     torch.testing.assert_close(x.grad, y * (1 - y))
     with torch.no_grad():
         assert epifuse.compile("sigmoid(x) * 255", dtype="u8")(x).dtype == torch.uint8
+
+
+@pytest.mark.parametrize("call", [as_written("gelu(x)"), as_written("gelu(x)").prepare], ids=["call", "prepare"])
+@pytest.mark.parametrize("out", [None, torch.zeros_like(X)], ids=["new", "out="])
+def test_types_that_a_chain_does_not_have(call, out):
+    message = "operand 'x' is complex64, which a chain does not have: .* expected one of float64, float32"
+    with pytest.raises(ValueError, match=message):
+        call(X.to(torch.complex64).requires_grad_(), out=out)
+    if out is not None:
+        with pytest.raises(ValueError, match="out is complex64, which a chain does not have"):
+            epifuse.compile("gelu(x)")(*leaves(X), out=out.to(torch.complex64))
 
 
 def test_other_frameworks_are_refused():
