@@ -5,6 +5,7 @@ import dataclasses
 import functools
 
 import torch
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from . import _shapes
 from ._arrays import NAMES
@@ -443,9 +444,6 @@ class _Once(torch.autograd.Function):
 
 # ---- calls
 
-# How many modes of PyTorch's dispatcher see operators: a tracer of real tensors is one. Where that cannot be told, operators it is.
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-
 
 def check_type(who, tensor):
     if tensor.dtype not in _OURS:
@@ -509,7 +507,7 @@ def _direct(launcher, values, dtypes):
 
 def recorded(launcher, values, out, dtypes):
     """A call of a tail with tensors that require grad, by position."""
-    if out is None and not _modes():
+    if out is None and not is_in_torch_dispatch_mode():  # a tracer of real tensors is one, which sees operators
         return _direct(launcher, values, dtypes)
     inputs, scalars = _split(launcher, values)
     if out is None:
