@@ -16,10 +16,10 @@
 #include "plan/bind/arrange.hpp"
 #include "plan/bind/bounds.hpp"
 #include "plan/bind/indices.hpp"
+#include "plan/bind/joined_results.hpp"
 #include "plan/bind/nested.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
-#include "plan/bind/pieces.hpp"
 #include "plan/bind/repeats.hpp"
 #include "plan/bind/results.hpp"
 #include "plan/bind/rolled.hpp"
@@ -499,15 +499,15 @@ class Lowering {
 
   Lowered finished() {
     std::vector<std::string> names;
-    std::vector<Piece> pieces;
+    std::vector<ResultValue> values;
     for (const PathOfResult& result : results_) {
       const Built& built = argument(result.value, result.path);
       if (built.shape != shape_through(result.value, result.path)) refuse_repeated(result.value, result.path);
       names.push_back(result_name(result.is, names));
-      pieces.push_back({built.value, built.shape, !result.is.taken.empty()});
+      values.push_back({built.value, built.shape, !result.is.taken.empty()});
     }
-    connect(pieces, builder_);
-    for (std::size_t i = 0; i < pieces.size(); ++i) builder_.result(names[i], pieces[i].value);
+    connect(values, builder_);
+    for (std::size_t i = 0; i < values.size(); ++i) builder_.result(names[i], values[i].value);
     for (PathOfResult& result : results_) {
       if (!result.is.placed) continue;
       Lowered::Result::Placed& placed = *result.is.placed;

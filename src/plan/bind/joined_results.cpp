@@ -1,4 +1,4 @@
-#include "plan/bind/pieces.hpp"
+#include "plan/bind/joined_results.hpp"
 
 #include <algorithm>
 #include <set>
@@ -23,9 +23,9 @@ std::set<ir::Value> computed_from(const ir::Builder& builder, std::vector<ir::Va
 }
 
 // Whether only elementwise operations lead to them: then all operands broadcast to one shape.
-bool have_one_space(const std::vector<Piece>& pieces, const ir::Builder& builder) {
+bool have_one_space(const std::vector<ResultValue>& results, const ir::Builder& builder) {
   std::vector<ir::Value> values;
-  for (const Piece& piece : pieces) values.push_back(piece.value);
+  for (const ResultValue& result : results) values.push_back(result.value);
   return std::ranges::all_of(computed_from(builder, std::move(values)), [&](ir::Value value) {
     const Op op = builder.node(value).op;
     return op < Op::count || op == Op::cast || ir::is_elementwise(op);
@@ -46,18 +46,18 @@ bool share_operand(ir::Value one, ir::Value other, const ir::Builder& builder) {
 
 }  // namespace
 
-void connect(std::vector<Piece>& pieces, ir::Builder& builder) {
-  const std::vector<Piece> as_built = pieces;
-  const bool is_one_space = have_one_space(pieces, builder);
-  for (Piece& piece : pieces) {
-    const bool is_number = repeats_number(piece.value, builder);
-    if (!piece.is_cut || (is_one_space && !is_number)) continue;
-    const auto like = std::ranges::find_if(as_built, [&](const Piece& other) {
-      return other.shape == piece.shape && !repeats_number(other.value, builder);
+void connect(std::vector<ResultValue>& results, ir::Builder& builder) {
+  const std::vector<ResultValue> as_built = results;
+  const bool is_one_space = have_one_space(results, builder);
+  for (ResultValue& result : results) {
+    const bool is_number = repeats_number(result.value, builder);
+    if (!result.is_cut || (is_one_space && !is_number)) continue;
+    const auto like = std::ranges::find_if(as_built, [&](const ResultValue& other) {
+      return other.shape == result.shape && !repeats_number(other.value, builder);
     });
-    if (like == as_built.end() || (!is_number && share_operand(piece.value, like->value, builder))) continue;
-    const ir::Value own = is_number ? builder.node(piece.value).args[0] : piece.value;
-    piece.value = builder.expand_as(own, like->value);
+    if (like == as_built.end() || (!is_number && share_operand(result.value, like->value, builder))) continue;
+    const ir::Value own = is_number ? builder.node(result.value).args[0] : result.value;
+    result.value = builder.expand_as(own, like->value);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace epifuse::plan {
 
 /// A result of the chain without views.
-struct Piece {
+struct ResultValue {
   ir::Value value;
   Dims shape;
   bool is_cut;  ///< of a result that is written in pieces
@@ -18,6 +18,6 @@ struct Piece {
 
 /// A piece that has dimensions of its own takes those of another piece of its shape, which the kernel iterates over
 /// anyway: a slice of zeros, or one that shares no operand with the other.
-void connect(std::vector<Piece>& pieces, ir::Builder& builder);
+void connect(std::vector<ResultValue>& results, ir::Builder& builder);
 
 }  // namespace epifuse::plan
