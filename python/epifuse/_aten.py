@@ -15,7 +15,7 @@ from ._shapes import hint
 _aten = torch.ops.aten
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
-INTEGERS = (torch.int8, torch.uint8, torch.int32, torch.int64)
+INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64)
 INEXACT = "it computes with integers that a chain need not hold exactly"
 
 
@@ -390,6 +390,13 @@ _row("sum", "sum.dim_IntList")(_reduction("sum"))
 _row("mean", "mean.dim")(_reduction("mean"))
 _row("prod", "prod.dim_int")(_reduction("prod"))
 _row("logsumexp")(_reduction("logsumexp"))
+
+
+@_row("count_nonzero", "count_nonzero.dim_IntList")
+def _count_nonzero(call):
+    found = call.emit("ne", call.value("self", exact=True), 0)
+    found.shape = call.writer.shape_of(call.tensor("self"))
+    return call.emit("sum", found, **_axes(call))
 
 
 def position(call, name):

@@ -5,8 +5,10 @@ import dataclasses
 import functools
 
 import torch
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from . import _shapes
+from ._arrays import NAMES
 from ._core import Launcher
 from ._core import gradient as _gradient
 from ._errors import Error
@@ -171,7 +173,23 @@ def _check(passes, names, results, inputs):
     try:
         stages(passes.backward, tuple(sources[source][i] for _, source, i in passes.operands), dtypes)
     except ValueError as problem:
-        raise ValueError(f"the gradient of the chain cannot be launched: {problem}") from None
+        raise ValueError(_refusal(passes.names, str(problem))) from None
+
+
+# What only gradients have, in the words of the chain.
+_OF_GRADIENTS = {
+    "'repeat_as(…)'": "the gradient of a window, of 'cat' or of 'stack'",
+    "'sum_to'": "the sum over what an operand is broadcast over",
+}
+
+
+def _refusal(names, why):
+    for name, words in _OF_GRADIENTS.items():
+        why = why.replace(name, words)
+    return (
+        f"the gradient with respect to {', '.join(map(repr, names))} cannot be launched: {why}. Let PyTorch compute what "
+        "stands there before or behind the call"
+    )
 
 
 # ---- the operators
@@ -329,47 +347,6 @@ torch.library.register_autograd("epifuse::recorded", _run_backward, setup_contex
 torch.library.register_autograd("epifuse::recorded_backward", _refuse_twice, lib=_LIBRARY)
 
 
-class _Written(torch.autograd.Function):
-    """A call with out=: operators of torch.library record no writes. `tensors`: the operands, then those that are
-    written and no operands."""
-
-    @staticmethod
-    def forward(ctx, call, *tensors):
-        inputs = list(tensors[: call.count])
-        output = call.write(inputs)
-        _keep(ctx, call.passes, call.chain, inputs, call.scalars, output)
-        ctx.mark_dirty(*call.targets)
-        ctx.count = len(tensors)
-        return tuple(call.targets)
-
-    @staticmethod
-    def backward(ctx, *given):
-        made = _gradients(ctx, given)
-        return None, *(made.get(place) for place in range(ctx.count))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """A call with out=."""
-
-    passes: Passes
-    chain: str
-    results: str
-    scalars: list
-    targets: list
-    count: int
-
-    def write(self, inputs):
-        """The results of the forward chain: the targets, and new tensors for what is saved."""
-        scalars = _in_order(self.scalars, self.chain, self.passes.forward)
-        spelled = _spelled(self.passes, self.results, tuple(map(_spec, inputs)))
-        like = _fake([_meta(one) for one in inputs], [], self.passes.forward, spelled)
-        saved = [torch.empty_like(one, device=inputs[0].device) for one in like[len(self.targets) :]]
-        launcher = launcher_for(self.passes.forward, spelled)
-        launcher.launch((*inputs, *scalars), (*self.targets, *saved))
-        return [*self.targets, *saved]
-
-
 class _Recording:
     """What of a recorded call does not depend on data: the kernels of both passes, and what is kept between them. For operands
     (type, shape, strides, whether a gradient is asked for) of a launcher."""
@@ -467,13 +444,20 @@ class _Once(torch.autograd.Function):
 
 # ---- calls
 
-# How many modes of PyTorch's dispatcher see operators: a tracer of real tensors is one. Where that cannot be told, operators it is.
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+
+def check_type(who, tensor):
+    if tensor.dtype not in _OURS:
+        raise ValueError(
+            f"{who} is {str(tensor.dtype).removeprefix('torch.')}, which a chain does not have: where autograd records "
+            f"expected one of {', '.join(NAMES.values())}"
+        )
 
 
 def _checked(inputs, chain, results, overwritten=()):
     """(passes, places of the operands that require grad, `results` with the types that they have). ValueError where the
     gradient would not be."""
+    for name, one in zip(facts_of(chain)[0], inputs):
+        check_type(f"operand '{name}'", one)
     specs, wanted = tuple(map(_spec, inputs)), [i for i, one in enumerate(inputs) if one.requires_grad]
     results = _typed(chain, results, specs)
     passes = _passes(inputs, chain, results, wanted, overwritten)
@@ -481,34 +465,26 @@ def _checked(inputs, chain, results, overwritten=()):
     return passes, wanted, results
 
 
-def record(inputs, scalars, chain, results):
+def record(inputs, scalars, chain, results, overwritten=()):
     """The results of a chain, of which autograd knows."""
-    passes, wanted, results = _checked(inputs, chain, results)
-    output = torch.ops.epifuse.recorded(inputs, scalars, chain, results, wanted, [])
+    passes, wanted, results = _checked(inputs, chain, results, overwritten)
+    output = torch.ops.epifuse.recorded(inputs, scalars, chain, results, wanted, list(overwritten))
     return output[: len(output) - passes.saved]
 
 
-def _write(inputs, scalars, chain, targets):
-    """The same with results in given tensors."""
-    for target in targets:
-        if target.requires_grad and target.is_leaf:
-            raise ValueError("out is a leaf that requires grad, which autograd lets nobody write: leave out= away")
-    memory = {target.untyped_storage().data_ptr() for target in targets}
-    overwritten = [i for i, one in enumerate(inputs) if one.untyped_storage().data_ptr() in memory]
-    passes, _, results = _checked(inputs, chain, spell_results(_types(targets), [None] * len(targets)), overwritten)
-    others = [one for one in targets if not any(one is operand for operand in inputs)]
-    _Written.apply(_Call(passes, chain, results, scalars, targets, len(inputs)), *inputs, *others)
-
-
-def _split(launcher, values):
-    """The operands and the run-time scalars of a call, these in the order of the text."""
-    count = len(launcher.inputs)
-    for name, one in zip(launcher.inputs, values[:count]):
+def _check_operands(launcher, operands):
+    for name, one in zip(launcher.inputs, operands):
         if not isinstance(one, torch.Tensor):
             raise TypeError(
                 f"operand '{name}' is {type(one).__module__}.{type(one).__qualname__}: where autograd records, all "
                 "operands are tensors of PyTorch"
             )
+
+
+def _split(launcher, values):
+    """The operands and the run-time scalars of a call, these in the order of the text."""
+    count = len(launcher.inputs)
+    _check_operands(launcher, values[:count])
     scalars = dict(zip(launcher.scalars, values[count:]))
     return values[:count], [float(scalars[name]) for name in scalars_of(launcher.text)]
 
@@ -522,8 +498,7 @@ def _direct(launcher, values, dtypes):
     """A recorded call with tensors as they are."""
     count, results = _takes(launcher)
     inputs = values[:count]
-    if not all(isinstance(one, torch.Tensor) for one in inputs):
-        _split(launcher, values)  # says so
+    _check_operands(launcher, inputs)
     key = tuple([(one.dtype, one.shape, one.stride(), one.requires_grad) for one in inputs])
     recording = _recording(launcher, None if dtypes is None else tuple(dtypes), key)
     made = _Recorded.apply(recording, [float(one) for one in values[count:]], *inputs)
@@ -532,13 +507,14 @@ def _direct(launcher, values, dtypes):
 
 def recorded(launcher, values, out, dtypes):
     """A call of a tail with tensors that require grad, by position."""
-    if out is None and not _modes():
+    if out is None and not is_in_torch_dispatch_mode():  # a tracer of real tensors is one, which sees operators
         return _direct(launcher, values, dtypes)
     inputs, scalars = _split(launcher, values)
     if out is None:
         return dispatch(launcher, values, None, dtypes)
-    targets = targets_of(out, len(launcher.results))
-    _write(inputs, scalars, launcher.text, targets)
+    from ._written import write
+
+    write(inputs, scalars, launcher.text, targets_of(out, len(launcher.results)))
     return out
 
 

@@ -339,8 +339,8 @@ def settle(c, value, like, shape, name, limits, kind, dtype):
 
 
 def is_within(value, dtype):
-    """Whether all that a value may be are numbers between the bounds of a type of integers."""
-    least, most = LIMITS[dtype]
+    """Whether all that a value may be are numbers between the bounds of a type of integers or of a small type."""
+    least, most = LIMITS[dtype] if dtype in LIMITS else _BOUNDS[dtype]
     return least <= value.low and value.high <= most
 
 

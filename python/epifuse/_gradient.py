@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Sequence
 
-from ._arrays import dtype_name
+from ._arrays import dtype_name, spec
 from ._core import Launcher
 from ._core import gradient as _gradient
 from ._tail import Tail, compile
@@ -40,14 +40,41 @@ class Gradient:
     def backward_arrays(self, inputs: Sequence[Any], results: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
         """The arrays that `backward` takes, in its order. `inputs`: those of the forward call, in the order of
         `forward.inputs`; `results`: all that it returned, saved ones too; `gradients`: one per result of the chain (None
-        for those that backward does not take)."""
-        of = {"gradient": gradients, "result": results, "saved": results, "operand": inputs, "shape": inputs}
-        return [of[operand.source][operand.index] for operand in self.operands]
+        for those that backward does not take). ValueError where an array is missing, and for an operand of integers or
+        truth values."""
+        self.backward_dtypes(inputs)  # says which operand has no gradient
+        given = {"inputs": inputs, "results": results, "gradients": gradients}
+        return [self._array(operand, given) for operand in self.operands]
+
+    def _array(self, operand: GradientOperand, given: dict[str, Sequence[Any]]) -> Any:
+        name = {"gradient": "gradients", "result": "results", "saved": "results"}.get(operand.source, "inputs")
+        arrays, names = given[name], self._names(name)
+        if operand.index >= len(arrays):
+            raise ValueError(_too_few(name, len(arrays), names))
+        if arrays[operand.index] is None:
+            raise ValueError(
+                f"{name} has None for '{names[operand.index]}', which the backward pass reads: expected an array"
+            )
+        return arrays[operand.index]
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        """Of what backward_arrays takes under that name."""
+        results = tuple(self.forward.results)
+        return {
+            "inputs": tuple(self.forward.inputs),
+            "results": results,
+            "gradients": results[: len(results) - len(self.saved)],
+        }[name]
 
     def backward_dtypes(self, inputs: Sequence[Any]) -> list[str]:
-        """The types of the gradients, which are those of the operands: `backward`'s `dtype`. Its own default follows from the arrays
-        that it reads, of which the operand need not be one. ValueError for an operand of integers or truth values."""
-        dtypes = [dtype_name(inputs[self.forward.inputs.index(name)].dtype) for name in self.wrt]
+        """The types of the gradients, which are those of the operands: `backward`'s `dtype`. Its own default follows
+        from the arrays that it reads, of which the operand need not be one. ValueError for an operand of integers or
+        truth values."""
+        names = self._names("inputs")
+        places = [names.index(name) for name in self.wrt]
+        if max(places) >= len(inputs):
+            raise ValueError(_too_few("inputs", len(inputs), names))
+        dtypes = [_dtype_of(inputs[place]) for place in places]
         for name, dtype in zip(self.wrt, dtypes):
             if dtype[0] not in "fb" or dtype == "bool":
                 raise ValueError(
@@ -55,6 +82,15 @@ class Gradient:
                     "the gradient with respect to other operands"
                 )
         return dtypes
+
+
+def _dtype_of(array: Any) -> str:
+    return spec(array)[0] if isinstance(array, str) else dtype_name(array.dtype)
+
+
+def _too_few(name: str, count: int, names: Sequence[str]) -> str:
+    found = f"{count} array{'' if count == 1 else 's'}"
+    return f"{name} has {found}; expected {len(names)}, in this order: {', '.join(names)}"
 
 
 def gradient(tail: Tail, wrt: str | Sequence[str], *, overwritten: Sequence[str] = ()) -> Gradient:

@@ -22,12 +22,10 @@ from ._tail import _target
 MOST_OPERANDS = 48  # tensors and scalars of a kernel: their parameters stay under the 4096 bytes of older drivers
 MOST_OPERATIONS = 1000
 
-# What the rows of ATen know of: chains have more types, which stay PyTorch's here.
-_KNOWN = {ours: theirs for ours, theirs in NAMES.items() if ours not in ("f8e8m0", "i16", "u16", "u32")}
-_OURS = {getattr(torch, theirs): ours for ours, theirs in _KNOWN.items() if hasattr(torch, theirs)}
+_OURS = {getattr(torch, theirs): ours for ours, theirs in NAMES.items() if hasattr(torch, theirs)}
 aten = torch.ops.aten
 _WIDTH = {torch.float64: 8, torch.float32: 4, torch.float16: 2, torch.bfloat16: 2}
-_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+_FLOAT8 = tuple(one for one, ours in _OURS.items() if ours.startswith("f8"))
 _FIRST_NAN = 464  # beyond this float8_e4m3fn rounds to more than its largest number, 448
 RESHAPES = {aten.view.default, aten._unsafe_view.default}  # that a tensor can be seen so follows from how it lies
 CASTS = {aten._to_copy}
@@ -240,7 +238,7 @@ class Writer:
             return value
         if before in _FLOAT8 and dtype in _WIDTH and dtype is not torch.float64:
             return value
-        if dtype not in _WIDTH or (before not in _WIDTH and before not in (torch.int32, torch.int64)):
+        if dtype not in _WIDTH or (before not in _WIDTH and before not in INTEGERS):
             raise Unfit(f"an operand is {before}, computed with in {dtype}".replace("torch.", ""))
         if before not in _WIDTH and dtype in HALVES and tensor.dim() == 0:
             raise Unfit(f"an operand is one {before} among {dtype}".replace("torch.", ""))
@@ -344,9 +342,11 @@ class Writer:
     def within(self, dtype, value, tensor):
         """A value as a chain may convert it to 8 bits, where it saturates."""
         value = self.cast(value, torch.float32) if tensor.dtype is torch.float64 else value  # as PyTorch
-        most = torch.finfo(dtype).max
-        if -most <= value.low and value.high <= most:
+        if _exact.is_within(value, _OURS[dtype]):
             return value
+        if _OURS[dtype] == "f8e8m0":  # of what is not positive PyTorch takes the exponent
+            raise Unfit("float8_e8m0fnu holds positive numbers alone; clamp it to [2**-127, 2**127]")
+        most = torch.finfo(dtype).max
         beyond = _beyond(dtype, tensor.device)
         if beyond == most:
             return value

@@ -246,10 +246,12 @@ def _batch_norm(
     momentum: Const = 0.1,
     eps: Const = 1e-5,
 ):
-    if training or running_mean is None:
-        raise Unsupported("'batch_norm' while training: it changes its running statistics")
     if len(input.shape) < 2:
         raise Unsupported("'batch_norm' of fewer than 2 dimensions")
+    if training and (running_mean is not None or running_var is not None):
+        raise Unsupported("'batch_norm' that changes its running statistics: give None for both, and update them outside")
+    if training:
+        return c.emit("batch_norm", input, weight, bias, eps=eps)
 
     def channels(vector):
         return c.emit("along", vector, input, 1)

@@ -54,12 +54,19 @@ def broadcast(shapes):
     return tuple(result)
 
 
-def _reduced(value, shape):
-    rank = len(shape)
-    axes = {axis % rank for axis in value["axes"]} if rank else set()
+def _reduced_dimensions(value, rank):
+    """(0, 2, ...): the first, and all behind the second, be there some or none."""
+    axes = list(value["axes"])
+    if not axes or not rank:
+        return set(range(rank))
     if value["axes_rest"]:
-        axes |= set(range(max(axes) + 1, rank))
-    axes = axes or set(range(rank))
+        first = axes.pop()
+        axes += range(first if first >= 0 else first + rank, rank)
+    return {axis % rank for axis in axes}
+
+
+def _reduced(value, shape):
+    axes = _reduced_dimensions(value, len(shape))
     if value["keepdim"]:
         return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)

@@ -72,16 +72,15 @@ class _Planner:
 
     def refusal(self, kernel):
         """Why the planner makes no kernel of it, or None."""
-        specs = [(self.dtypes[i], self.shapes[i], None) for i in kernel.reads]
         launcher = Launcher(kernel.text, [], list(kernel.dtypes), [])
         try:
-            launcher.inspect(specs, None, *_target(None))
+            launcher.inspect([(self.dtypes[i], self.shapes[i], None) for i in kernel.reads], None, *_target(None))
         except ValueError as problem:
             return str(problem).removeprefix("the chain cannot be one kernel: ")
+        operands = {name: self.shapes[i] for name, i in zip(launcher.inputs, kernel.reads)}
         facts = launcher.values(), launcher.result_values, launcher.is_elementwise
-        made = _shapes.result_shapes(*facts, {name: one[1] for name, one in zip(launcher.inputs, specs)})
-        wanted = [tuple(self.shapes[self.value(one)]) for one in kernel.writes]
-        return None if self.elementwise or list(map(tuple, made)) == wanted else "its results have shapes of their own"
+        made, wanted = _shapes.result_shapes(*facts, operands), [self.shapes[self.value(one)] for one in kernel.writes]
+        return None if self.elementwise or made == wanted else "its results have shapes of their own"
 
     def value(self, name):
         """The position of what a kernel writes."""

@@ -254,8 +254,8 @@ def targets_of(out, count):
     return targets
 
 
-def _write(targets, made):
-    """out= while a tracer runs: results of the targets' types, in these tensors."""
+def copy_into(targets, made):
+    """out= where no kernel writes it itself, as while a tracer runs: results of the targets' types, in these tensors."""
     for target, result in zip(targets, made):
         if target.shape != result.shape:
             raise ValueError(f"out has the shape {tuple(target.shape)}, its result {tuple(result.shape)}")
@@ -274,7 +274,7 @@ def _call(chain, names, scalar_names, fixed, arrays, named, out, dtypes):
     types = [one or other for one, other in zip(dtypes or fixed, fixed)]
     made = torch.ops.epifuse.tail(values[: len(names)], scalars, chain, spell_results(types, [None] * count))
     if targets is not None:
-        made = _write(targets, made)
+        made = copy_into(targets, made)
     return made[0] if count == 1 else tuple(made)
 
 
@@ -318,7 +318,7 @@ def plain(function, args, kwargs, dtype, out=None):
         types = [dtype_name(target.dtype) for target in targets]
     made = [_stored(one, _TORCH[name] if name else one.dtype) for one, name in zip(made, types)]
     if out is not None:
-        made = _write(targets, made)
+        made = copy_into(targets, made)
     return tuple(made) if several else made[0]
 
 

@@ -275,9 +275,9 @@ bool has_tangent(nb::handle tensor, long level) {
 
 void tell_of_write(nb::handle tensor) {
   static PyObject* const increment =
-      nb::object(nb::module_::import_("torch._C").attr("_increment_version")).release().ptr();
+      nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version")).release().ptr();
   const nb::handle function = increment;
-  function(nb::make_tuple(tensor));
+  function(tensor);
 }
 
 bool has_negative_bit(nb::handle tensor) {

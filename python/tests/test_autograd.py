@@ -239,6 +239,94 @@ def test_out():
     torch.testing.assert_close(x.grad, (2 + B).expand_as(X))
 
 
+def rows(base, text):
+    """The part of a tensor that a test writes."""
+    return {"rows": base[2:6], "columns": base.t()[:, 2:6].t(), "a view of a view": base[1:][1:5]}[text]
+
+
+@pytest.mark.parametrize("part", ["rows", "columns", "a view of a view"])
+@pytest.mark.parametrize("recorded", [False, True], ids=["new memory", "a value with a gradient"])
+def test_out_is_a_view(part, recorded):
+    def step(write):
+        (x, b, source) = leaves(X, B, torch.ones(8, 6))
+        base = source * 3 if recorded else torch.full((8, 6), 3.0)
+        write(x, b, rows(base, part))
+        (base * torch.arange(1, 49).reshape(8, 6)).sum().backward()
+        return [x.grad, b.grad] + ([source.grad] if recorded else [])
+
+    ours = step(lambda x, b, view: GELU(x, b, out=view))
+    torch.testing.assert_close(ours, step(lambda x, b, view: view.copy_(F.gelu(x + b))))
+
+
+@pytest.mark.parametrize("text", ["x * 2 + b * 3", "b * 3 + x * 2", "where(x > 0, b, 0)", "where(b > 0, b, x)"])
+def test_in_place_on_a_view(text):
+    def step(write):
+        x, b = leaves(X, B)
+        base = x * 1
+        write(base[1:3], b)
+        (base * torch.arange(1, 25).reshape(4, 6)).sum().backward()
+        return x.grad, b.grad
+
+    tail = as_written(text)
+    ours = step(lambda view, b: tail(*(dict(x=view, b=b)[name] for name in tail.inputs), out=view))
+    torch.testing.assert_close(ours, step(lambda view, b: view.copy_(run_chain(text, {"x": view.clone(), "b": b})[0])))
+
+
+def test_a_tensor_that_is_several_operands_is_written():
+    (x,) = leaves(X)
+    h = x * 1
+    epifuse.compile("input a, b; a * 2 + b * 3")(h, h, out=h)
+    h.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(X, 5))
+
+
+@pytest.mark.parametrize("parts", [lambda base: (base[:4], base[4:]), lambda base: (base[4:], torch.empty_like(X))])
+def test_several_results_of_which_one_is_a_view(parts):
+    def step(write):
+        x, source = leaves(X, torch.ones(8, 6))
+        base = source * 3
+        views = parts(base)
+        write(x, views)
+        (base.square().sum() + sum((one**3).sum() for one in views)).backward()
+        return x.grad, source.grad
+
+    def theirs(x, views):
+        for view, result in zip(views, (torch.tanh(x), x * 2)):
+            view.copy_(result)
+
+    tail = epifuse.compile("return tanh(x), x * 2")
+    torch.testing.assert_close(step(lambda x, views: tail(x, out=views)), step(theirs))
+
+
+def not_writable():
+    leaf = torch.zeros(8, 6, requires_grad=True)
+    value = leaf * 1
+    with torch.no_grad():
+        unrecorded = value[:4]
+    with torch.inference_mode():
+        inference = torch.zeros(4, 6)
+    return {
+        "a leaf that requires grad": (leaf, leaf[:4].detach().requires_grad_()),
+        "a view of a leaf": (leaf, leaf[:4]),
+        "is a view and is being modified": (value, value.chunk(2)[0]),
+        "created in no_grad mode": (value, unrecorded),
+        "made under torch.inference_mode": (inference, inference),
+    }
+
+
+@pytest.mark.parametrize("message", not_writable())
+@pytest.mark.parametrize("results", [1, 2])
+def test_what_autograd_cannot_write_is_not_written(message, results):
+    memory, target = not_writable()[message]
+    (x,) = leaves(X)
+    other = torch.zeros_like(X)
+    tail = epifuse.compile("gelu(x) + 1" if results == 1 else "return tanh(x) + 1, gelu(x) + 1")
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        tail(x, out=target if results == 1 else (other, target))
+    assert not any(one.detach().any() for one in (memory, other, target))
+    assert not other.requires_grad
+
+
 def test_prepare_compiles_both_passes():
     x, w, b = leaves(X, B, B)
     assert launched(lambda: NORM.prepare(x, w, b)) == 0
@@ -274,6 +362,25 @@ def agrees(text, **given):
     for name in given:
         torch.testing.assert_close(found[name].grad, exact[name].grad)
     return count
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (4, 6, 5), (2, 6, 3, 4)], ids=str)
+@pytest.mark.parametrize("how", ["tail", "function", "backend"])
+def test_batch_norm(shape, how):
+    def function(x, w, b):
+        return F.batch_norm(x, None, None, w, b, True)
+
+    torch._dynamo.reset()
+    ours = {
+        "tail": epifuse.compile("input x, w, b; batch_norm(x, w, b)"),
+        "function": epifuse.fuse(function),
+        "backend": torch.compile(function, backend=epifuse.backend, options={"producers": "eager"}),
+    }[how]
+    torch.manual_seed(0)
+    given = torch.randn(shape), torch.randn(6), torch.randn(6)
+    dout = torch.randn(shape)
+    found, wanted = (torch.autograd.grad(one(*of), of, dout) for one in (ours, function) for of in [leaves(*given)])
+    torch.testing.assert_close(found, wanted)
 
 
 def test_passes_that_the_planner_refuses_are_several_kernels():
@@ -312,6 +419,17 @@ def test_a_result_that_was_rounded_is_saved_where_that_matters():
     torch.testing.assert_close(x.grad, y * (1 - y))
     with torch.no_grad():
         assert epifuse.compile("sigmoid(x) * 255", dtype="u8")(x).dtype == torch.uint8
+
+
+@pytest.mark.parametrize("call", [as_written("gelu(x)"), as_written("gelu(x)").prepare], ids=["call", "prepare"])
+@pytest.mark.parametrize("out", [None, torch.zeros_like(X)], ids=["new", "out="])
+def test_types_that_a_chain_does_not_have(call, out):
+    message = "operand 'x' is complex64, which a chain does not have: .* expected one of float64, float32"
+    with pytest.raises(ValueError, match=message):
+        call(X.to(torch.complex64).requires_grad_(), out=out)
+    if out is not None:
+        with pytest.raises(ValueError, match="out is complex64, which a chain does not have"):
+            epifuse.compile("gelu(x)")(*leaves(X), out=out.to(torch.complex64))
 
 
 def test_other_frameworks_are_refused():

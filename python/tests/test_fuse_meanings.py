@@ -339,3 +339,4 @@ def test_what_the_text_says():
     assert "inplace=True" in says(lambda x: F.relu(x, inplace=True), X)
     assert "out" in says(lambda x: np.exp(x, out=x), ARRAY)
     assert "torch has its own" in says(lambda x: np.sum(x), X)
+    assert "changes its running statistics" in says(lambda x, m, v: F.batch_norm(x, m, v, training=True), X, *X.new_ones(2, X.shape[1]))

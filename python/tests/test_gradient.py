@@ -172,6 +172,31 @@ def test_operands_of_integers_have_no_gradient(dtype, name):
         gradient.backward_dtypes([x, b])
 
 
+def test_an_operand_of_integers_gets_no_gradient_by_its_arrays():
+    gradient = epifuse.gradient(as_written("x * b"), "b")
+    x, b = torch.ones(3), torch.ones(3, dtype=torch.int32)
+    with pytest.raises(ValueError, match="operand 'b' is i32: integers and truth values have no gradient; pass it"):
+        gradient.backward_arrays([x, b], [x], [x])
+    assert len(epifuse.gradient(as_written("x * b"), "x").backward_arrays([x, b], [x], [x])) == 3
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (([], [1], [1]), "inputs has 0 arrays; expected 2, in this order: x, w"),
+        (([1], [1, 1, 1], [1]), "inputs has 1 array; expected 2, in this order: x, w"),
+        (([1, 1], [1], [1]), "results has 1 array; expected 3, in this order: out, saved_mean, saved_rsqrt"),
+        (([1, 1], [1, 1, 1], []), "gradients has 0 arrays; expected 1, in this order: out"),
+        (([1, 1], [1, 1, 1], [None]), "gradients has None for 'out', which the backward pass reads: expected an array"),
+    ],
+)
+def test_arrays_that_are_missing(given, message):
+    gradient = epifuse.gradient(as_written("layer_norm(x, w)"), "x")
+    arrays = [[torch.ones(2, 3) if one else None for one in many] for many in given]
+    with pytest.raises(ValueError, match=message):
+        gradient.backward_arrays(*arrays)
+
+
 def test_an_operand_that_was_overwritten():
     gradient = epifuse.gradient(epifuse.compile("sigmoid(x)"), "x", overwritten=["x"])
     assert [operand.source for operand in gradient.operands] == ["gradient", "result"]

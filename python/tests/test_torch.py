@@ -178,6 +178,9 @@ def test_the_operator_passes_pytorchs_own_checks():
         ((2, 3), "flatten(x, 0, 1)"),
         ((6, 4, 5), "sum(x)"),
         ((2, 3, 4), "var(x, axis=(1, ...))"),
+        ((2, 3, 4), "mean(x, axis=(0, -1, ...), keepdim=true)"),
+        ((4, 6), "mean(x, axis=(0, 2, ...), keepdim=true)"),  # nothing stands behind dimension 1
+        ((4, 6), "batch_norm(x)"),
     ],
 )
 def test_fake_results_have_the_real_shapes(shape, chain):

@@ -173,8 +173,9 @@ def distance(found, exact):
     return sum(((a - b) ** 2).sum() / max((b**2).sum(), 1e-6) for a, b in zip(found, exact)).sqrt()
 
 
+@pytest.mark.parametrize("options", [None, EAGER], ids=["inductor", "eager"])
 @pytest.mark.parametrize("model", [Transformer, ResNet])
-def test_autocast(model):
+def test_autocast(model, options):
     class Autocast(nn.Module):
         def __init__(self):
             super().__init__()
@@ -189,7 +190,7 @@ def test_autocast(model):
     exact = copy.deepcopy(wrapped.model).double()
     wide = inputs.double() if inputs.is_floating_point() else inputs
     exact, eager = gradients(exact, exact, [wide]), gradients(eager := copy.deepcopy(wrapped), eager, [inputs])
-    found = gradients(torch.compile(wrapped, backend="epifuse", options=EAGER), wrapped, [inputs])
+    found = gradients(torch.compile(wrapped, backend="epifuse", options=options), wrapped, [inputs])
     ours, theirs = (distance(one, exact) for one in (found, eager))
     assert ours <= 1.5 * theirs
     reports = {report.phase: report for report in epifuse.reports()}
@@ -307,20 +308,23 @@ def gradients(run):
     return [one.grad.clone() for one in model.parameters()]
 
 want = gradients(eager)
-found = gradients(torch.compile(eager, backend=epifuse.backend, options={"producers": "eager"}))
+producers = os.environ["PRODUCERS"]
+found = gradients(torch.compile(eager, backend=epifuse.backend, options={"producers": producers}))
 for a, b in zip(found, want):
     torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-5)
 assert sum(len(one.kernels) for one in epifuse.reports() if one.phase == "backward") > 4
-assert not any(one.fallback for one in epifuse.reports())
+assert all(one.producers == producers and not one.fallback for one in epifuse.reports())
 dist.destroy_process_group()
 """
 
 
+@pytest.mark.parametrize("producers", support.PRODUCERS)
 @pytest.mark.parametrize("world", [1, 2])
-def test_ddp(world, tmp_path):
+def test_ddp(world, producers, tmp_path):
     folders = [str(pathlib.Path(__file__).parent / "support"), str(pathlib.Path(epifuse.__file__).parents[1])]
     # A file, since a port may be taken; and the loopback device, since the name of a machine in CI may have no address.
     store = {"MEETING_PLACE": f"file://{tmp_path}/store", "WORLD_SIZE": str(world), "GLOO_SOCKET_IFNAME": "lo"}
+    store["PRODUCERS"] = producers
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", DDP, *folders],
@@ -332,5 +336,5 @@ def test_ddp(world, tmp_path):
         for rank in range(world)
     ]
     for one in ranks:
-        text, _ = one.communicate(timeout=300)
+        text, _ = one.communicate(timeout=600)
         assert one.returncode == 0, text

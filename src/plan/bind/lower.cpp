@@ -16,6 +16,7 @@
 #include "plan/bind/arrange.hpp"
 #include "plan/bind/bounds.hpp"
 #include "plan/bind/indices.hpp"
+#include "plan/bind/joined_results.hpp"
 #include "plan/bind/operands.hpp"
 #include "plan/bind/path.hpp"
 #include "plan/bind/push_down.hpp"
@@ -510,12 +511,15 @@ class Lowering {
 
   Lowered finished() {
     std::vector<std::string> names;
+    std::vector<ResultValue> values;
     for (const PathOfResult& result : results_) {
       const Built built = filled(argument(result.value, result.path), shape_through(result.value, result.path));
       if (built.shape != shape_through(result.value, result.path)) refuse_repeated(result.value, result.path);
       names.push_back(result_name(result.is, names));
-      builder_.result(names.back(), beside_others(result, built));
+      values.push_back({built.value, built.shape, !result.is.taken.empty()});
     }
+    connect(values, builder_);
+    for (std::size_t i = 0; i < values.size(); ++i) builder_.result(names[i], values[i].value);
     for (PathOfResult& result : results_) {
       if (!result.is.placed) continue;
       Lowered::Result::Placed& placed = *result.is.placed;
@@ -561,21 +565,6 @@ class Lowering {
     const auto like = std::ranges::find_if(program_.nodes(), has_shape);
     if (like == program_.nodes().end()) return built;
     return {builder_.expand_as(built.value, operand(*like, kWhole).value), all};
-  }
-
-  // A slice of zeros has its shape of another slice, which the kernel iterates over anyway.
-  ir::Value beside_others(const PathOfResult& result, const Built& built) {
-    const auto repeats_number = [&](ir::Value value) {
-      const Node& n = builder_.node(value);
-      return n.op == Op::expand_as && builder_.node(n.args[0]).op == Op::constant;
-    };
-    if (result.is.taken.empty() || !repeats_number(built.value)) return built.value;
-    for (const PathOfResult& other : results_) {
-      const Built& like = argument(other.value, other.path);
-      if (like.shape == built.shape && !repeats_number(like.value))
-        return builder_.expand_as(builder_.node(built.value).args[0], like.value);
-    }
-    return built.value;
   }
 
   std::string result_name(const Lowered::Result& result, const std::vector<std::string>& names) const {
