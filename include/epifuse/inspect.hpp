@@ -95,9 +95,10 @@ struct PlanSummary {
   std::uint64_t elements;
   std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;
-  std::uint64_t bytes_read_again;  ///< by rows that are read several times and not held, from the L2 cache or memory
-  std::uint64_t workspace_bytes;   ///< as Engine::workspace_bytes
-  int bytes_per_thread;            ///< that a thread requests before it waits
+  std::uint64_t bytes_read_again;   ///< by rows that are read several times and not held, from the L2 cache or memory
+  std::uint64_t bytes_from_caches;  ///< of elements that several views read: once from memory, and again so much
+  std::uint64_t workspace_bytes;    ///< as Engine::workspace_bytes
+  int bytes_per_thread;             ///< that a thread requests before it waits
   std::optional<ReductionSummary> reduction;  ///< of epilogues with reductions
   int instructions;                           ///< sum of the operations' costs per element
   std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/guide/accuracy.md), each once

@@ -210,8 +210,8 @@ class Lowering {
     return made;
   }
 
-  // Of a 'cat' of pieces of rows: the value whose rows these are. That the joined dimension is theirs is said by nothing
-  // else.
+  // Of a 'cat' of pieces of rows: the value whose rows these are. Nothing else says that the joined dimension is
+  // theirs.
   ir::Value row_of_joined(ir::Value value, int path) const {
     return path == kWhole ? rejoined_[static_cast<std::size_t>(value)] : ir::kNone;
   }
@@ -614,8 +614,10 @@ Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Vi
   const auto push_down = [](const ir::Program& chain, std::span<const TensorView> operands) {
     return Lowering(chain, operands).run();
   };
-  return without_nested_reductions(program.has_views() ? push_down(program, inputs) : unchanged(program, inputs),
-                                   inputs, push_down);
+  Lowered lowered = without_nested_reductions(
+      program.has_views() ? push_down(program, inputs) : unchanged(program, inputs), inputs, push_down);
+  for (const TensorView& input : inputs) lowered.tensors.push_back({nullptr, input.dtype, input.shape, input.strides});
+  return lowered;
 }
 
 }  // namespace epifuse::plan
