@@ -21,8 +21,8 @@ bool are_half_of_multiprocessors(std::int64_t rows, const Machine& machine) {
 
 }  // namespace
 
-// The chain's own form, of a plan whose space is bound, reduces segments of rows that neither a thread group nor several
-// hold, and that are too few to be read again.
+// The chain's own form, of a plan whose space is bound, reduces segments of rows that no blocks hold, and that are too
+// few to be read again.
 bool ReductionPlanner::has_no_other_form(const Plan& bound) const {
   const Structure structure = analyse(program_, bound.space);
   if (!structure.has_segments() || structure.has_column_sums()) return false;
