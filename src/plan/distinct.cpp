@@ -22,7 +22,7 @@ struct Dimension {
   std::int64_t stride = 0;
 };
 
-// Those with several elements, the widest stride first; nothing where they lie over one another, or a stride is negative.
+// Those with several elements, the widest stride first; nothing where they overlap, or a stride is negative.
 std::optional<std::vector<Dimension>> nested_dimensions(const TensorView& tensor) {
   std::vector<Dimension> dimensions;
   for (int d = 0; d < tensor.shape.size(); ++d)

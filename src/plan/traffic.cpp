@@ -172,24 +172,38 @@ void count_windows_once(PlanSummary& summary, const Lowered& lowered) {
   }
 }
 
+namespace {
+
+// Where what is written in place of a row's elements finds them, and which bytes they count as.
+struct ReadAgain {
+  std::string_view where;
+  std::uint64_t PlanSummary::*bytes;  // null: none, since shared memory has the row
+};
+
+ReadAgain read_again_from(const KernelClass& kernel, const OperandPlan& input) {
+  if (input.staged_row != OperandPlan::kOwn) return {"in shared memory", nullptr};
+  if (kernel.reduction()->is<Looped>())
+    return {"again, from the L2 cache as far as that holds them", &PlanSummary::bytes_read_again};
+  return {"again, from a cache", &PlanSummary::bytes_from_caches};
+}
+
+}  // namespace
+
 // What is written in place of a row's elements is read from rows that were read for their statistics just before.
 void count_rows_read_again(PlanSummary& summary, const Lowered& lowered, const Plan& plan) {
   if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->structure.has_written()) return;
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const auto reach = plan.kernel_class.inputs[i].written ? reach_of_row(lowered, i, plan) : std::nullopt;
-    const bool is_staged = plan.kernel_class.inputs[i].staged_row != OperandPlan::kOwn;
-    const std::string_view where = is_staged ? "in shared memory"
-                                   : plan.kernel_class.reduction()->is<Looped>()
-                                       ? "again, from the L2 cache as far as that holds them"
-                                       : "again, from a cache";
+    const OperandPlan& input = plan.kernel_class.inputs[i];
+    const auto reach = input.written ? reach_of_row(lowered, i, plan) : std::nullopt;
     for (std::size_t k = 0; reach && k < lowered.operands.size(); ++k) {
       const auto row = reach_of_dense_row(lowered, k, plan);
       if (!row || !reach->lies_in(*row)) continue;
+      const ReadAgain again = read_again_from(plan.kernel_class, input);
       OperandSummary& operand = summary.operands[i];
       summary.bytes_read -= operand.bytes;
-      summary.bytes_read_again += is_staged ? 0 : operand.bytes;
+      if (again.bytes != nullptr) summary.*again.bytes += operand.bytes;
       operand.bytes = 0;
-      operand.why += fmt::format("; elements of '{}' {}", summary.operands[k].name, where);
+      operand.why += fmt::format("; elements of '{}' {}", summary.operands[k].name, again.where);
       break;
     }
   }
