@@ -78,8 +78,8 @@ struct ReductionSummary {
 
 /// The plan as data.
 struct PlanSummary {
-  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident; gemm inside a product
-  /// (docs/internals/plan.md).
+  /// flat, by_row, tiled_2d, transpose, window_tile; of reductions resident, looped, split, split_resident; gemm inside
+  /// a product (docs/internals/plan.md).
   std::string schedule;
   std::string why;
   std::string compute_type;  ///< f32 or f64

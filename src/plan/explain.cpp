@@ -79,6 +79,11 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return fmt::format("taken from a run that another view of the tensor reads{}",
                          beside > 0 ? ", and what stands beside it one by one" : "");
     }
+    case Access::tiled:
+      return "windows overlap: read for a tile and what its windows span beside it, element by element, into shared "
+             "memory";
+    case Access::of_tile:
+      return "another view of what a tile has in shared memory";
     case Access::linear:
       break;
   }
@@ -125,6 +130,7 @@ int bytes_per_thread(const Plan& plan) {
   const int rows_per_group = plan.kernel_class.reduction() ? plan.kernel_class.reduction()->rows_per_group() : 1;
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
+    if (input.access == Access::tiled) bytes += moved_bytes(input);  // tiles are filled element by element
     if (is_value(input.access) && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
       bytes += moved_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * rows_per_group;
   }
@@ -261,6 +267,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     count_windows_once(summary, *lowered);
     count_rows_read_again(summary, *lowered, plan);
     tell_views(summary, *lowered);
+    if (kernel.map<WindowTile>() != nullptr) explain_tile(summary, program, plan);
   }
   return summary;
 }

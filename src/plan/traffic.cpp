@@ -6,6 +6,7 @@
 
 #include "plan/distinct.hpp"
 #include "plan/planning.hpp"
+#include "plan/pointwise/pointwise.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -53,9 +54,10 @@ std::vector<std::vector<ViewOfTensor>> views_side_by_side(const Lowered& lowered
   return groups;
 }
 
-// Bytes that the kernel asks for: a run has what all of its views read.
-std::uint64_t requested_bytes(const OperandSummary& operand, const OperandPlan& planned) {
-  if (planned.access == Access::of_run) return 0;
+// Bytes that the kernel asks for: a run has what all of its views read, and tiles what their windows span.
+std::uint64_t requested_bytes(const OperandSummary& operand, const OperandPlan& planned, const Plan& plan) {
+  if (planned.access == Access::tiled) return size_of(planned.dtype, elements_of_tiles(plan));
+  if (planned.access == Access::of_run || planned.access == Access::of_tile) return 0;
   return operand.bytes * static_cast<std::uint64_t>(planned.access == Access::run ? planned.run->step : 1);
 }
 
@@ -73,7 +75,7 @@ void count_group_once(PlanSummary& summary, const std::vector<ViewOfTensor>& gro
   std::uint64_t before = 0;
   for (std::size_t i = 0; i < group.size(); ++i) {
     OperandSummary& operand = summary.operands[group[i].operand];
-    requested += requested_bytes(operand, plan.kernel_class.inputs[group[i].operand]);
+    requested += requested_bytes(operand, plan.kernel_class.inputs[group[i].operand], plan);
     const std::uint64_t bytes = size_of(operand.dtype, 1) * (distinct[i] - before);
     const bool is_read = plan.kernel_class.inputs[group[i].operand].access != Access::of_run;
     if (bytes < operand.bytes && is_read) operand.why += "; what other views have read, from a cache";
