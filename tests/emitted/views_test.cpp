@@ -115,7 +115,7 @@ TEST(EmittedViews, WindowsOfExpensiveValuesAgreeWithTheirDefinitions) {
     const PlacedViewCase placed(test);
     tiled += Inspection(placed.tail(), placed.outputs(), placed.inputs()).plan().schedule == "window_tile" ? 1 : 0;
   }
-  EXPECT_GT(2 * tiled, count);  // of the others most of a tile would lie beyond the tensor
+  EXPECT_GT(5 * tiled, count);  // of others a tile would lie beyond the tensor for the most part
 }
 
 TEST(EmittedViews, NestedReductionsAgreeWithTheirDefinitions) {
