@@ -47,7 +47,7 @@ class WindowTileEmitter {
         input_kinds_(input_kinds),
         writer_(program, kernel, input_kinds, prelude_),
         shared_(plan::nodes_of_function(program, map_.values[0])),
-        own_(parts_of_results()) {}
+        own_(nodes_of_results()) {}
 
   std::string emit() {
     require_sections();
@@ -96,20 +96,20 @@ class WindowTileEmitter {
   // ---- the chain, in two functions
 
   // What the results are computed of, up to the values of the tile.
-  std::vector<Value> parts_of_results() const {
-    std::vector<bool> is_part(program_.nodes().size(), false);
-    for (std::size_t i = 0; i < program_.results().size(); ++i) is_part[index(stored_value(i))] = true;
-    std::vector<Value> parts;
+  std::vector<Value> nodes_of_results() const {
+    std::vector<bool> is_needed(program_.nodes().size(), false);
+    for (std::size_t i = 0; i < program_.results().size(); ++i) is_needed[index(stored_value(i))] = true;
+    std::vector<Value> nodes;
     for (auto i = program_.nodes().size(); i-- > 0;) {
-      if (!is_part[i]) continue;
+      if (!is_needed[i]) continue;
       const auto value = static_cast<Value>(i);
-      parts.push_back(value);
+      nodes.push_back(value);
       const ir::Node& node = program_.node(value);
       for (int k = 0; k < node.computed_arity() && !writer_.is_of_tile(value); ++k)
-        is_part[index(node.args[static_cast<std::size_t>(k)])] = true;
+        is_needed[index(node.args[static_cast<std::size_t>(k)])] = true;
     }
-    std::ranges::reverse(parts);
-    return parts;
+    std::ranges::reverse(nodes);
+    return nodes;
   }
 
   static std::size_t index(Value value) { return static_cast<std::size_t>(value); }
@@ -117,9 +117,9 @@ class WindowTileEmitter {
 
   // Operands, scalars and counts that these values are, as parameters or as what is passed for them.
   template <class Text>
-  std::vector<std::string> leaves(const std::vector<Value>& parts, const Text& text) const {
+  std::vector<std::string> leaves(const std::vector<Value>& nodes, const Text& text) const {
     std::vector<std::string> all;
-    for (const Value value : parts) {
+    for (const Value value : nodes) {
       const ir::Node& node = program_.node(value);
       if (node.op == ir::Op::input || node.op == ir::Op::iota || node.op == ir::Op::scalar || node.op == ir::Op::count)
         all.push_back(text(value, node));
@@ -131,9 +131,9 @@ class WindowTileEmitter {
     return fmt::format("{} {}", type_of(writer_.kind(value)), writer_.reference(value));
   }
 
-  std::string statements(const std::vector<Value>& parts, bool takes_tile) {
+  std::string statements(const std::vector<Value>& nodes, bool takes_tile) {
     std::string out;
-    for (const Value value : parts) {
+    for (const Value value : nodes) {
       if (!ir::is_computed(program_.node(value).op) || (takes_tile && writer_.is_of_tile(value))) continue;
       out += fmt::format("  const {} {} = {};\n", type_of(writer_.kind(value)), writer_.reference(value),
                          writer_.computation(value));
@@ -179,8 +179,8 @@ class WindowTileEmitter {
                          offset_at(program_, kernel_, "at")(name), name, storage_type(operand.dtype));
     return fmt::format("to_real<{}>({})", type, element_of(program_, kernel_, i, offset_at(program_, kernel_, "at")));
   }
-  std::vector<std::string> arguments(const std::vector<Value>& parts) const {
-    return leaves(parts, [&](Value value, const ir::Node& node) { return argument(value, node); });
+  std::vector<std::string> arguments(const std::vector<Value>& nodes) const {
+    return leaves(nodes, [&](Value value, const ir::Node& node) { return argument(value, node); });
   }
 
   static std::string shared_memory() {
@@ -219,8 +219,8 @@ class WindowTileEmitter {
 
   // The one view that a value of the tile is a function of.
   std::size_t view_of(Value value) const {
-    for (const Value part : plan::nodes_of_function(program_, value)) {
-      const ir::Node& node = program_.node(part);
+    for (const Value taken : plan::nodes_of_function(program_, value)) {
+      const ir::Node& node = program_.node(taken);
       if (node.op != ir::Op::input) continue;
       const auto i = static_cast<std::size_t>(node.ordinal);
       if (kernel_.inputs[i].place) return i;

@@ -75,8 +75,8 @@ class Finder {
 
   int instructions(Value value) const {
     int sum = 0;
-    for (const Value part : nodes_of_function(program_, value)) {
-      const Node& n = program_.node(part);
+    for (const Value node : nodes_of_function(program_, value)) {
+      const Node& n = program_.node(node);
       sum += ir::is_elementwise(n.op) ? ir::row(n.op).cost : n.op == Op::cast ? 1 : 0;
     }
     return sum;
@@ -144,9 +144,9 @@ class Finder {
 
   // Nothing else reads these views, and they step alike.
   bool have_views_alone(const std::vector<Value>& values) const {
-    std::vector<bool> is_part(functions_.size(), false);
+    std::vector<bool> is_needed(functions_.size(), false);
     for (const Value value : values)
-      for (const Value part : nodes_of_function(program_, value)) is_part[static_cast<std::size_t>(part)] = true;
+      for (const Value node : nodes_of_function(program_, value)) is_needed[static_cast<std::size_t>(node)] = true;
     const StridedOperand& first = strided(view(values[0]));
     const auto is_shared_view = [&](Value value) {
       const Node& n = program_.node(value);
@@ -156,7 +156,7 @@ class Finder {
     };
     for (std::size_t i = 0; i < functions_.size(); ++i) {
       const Node& n = program_.nodes()[i];
-      for (int k = 0; k < n.computed_arity() && !is_part[i]; ++k)
+      for (int k = 0; k < n.computed_arity() && !is_needed[i]; ++k)
         if (is_shared_view(n.args[static_cast<std::size_t>(k)])) return false;
     }
     return std::ranges::all_of(values, [&](Value value) {
@@ -349,18 +349,18 @@ Access classify_beside(const StridedOperand& strided, const Space& space) {
 }  // namespace
 
 std::vector<Value> nodes_of_function(const ir::Program& program, Value value) {
-  std::vector<bool> is_part(program.nodes().size(), false);
-  is_part[static_cast<std::size_t>(value)] = true;
-  std::vector<Value> parts;
+  std::vector<bool> is_needed(program.nodes().size(), false);
+  is_needed[static_cast<std::size_t>(value)] = true;
+  std::vector<Value> nodes;
   for (auto i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
-    if (!is_part[i]) continue;
-    parts.push_back(static_cast<Value>(i));
+    if (!is_needed[i]) continue;
+    nodes.push_back(static_cast<Value>(i));
     const Node& n = program.nodes()[i];
     for (int k = 0; k < n.computed_arity(); ++k)
-      is_part[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])] = true;
+      is_needed[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])] = true;
   }
-  std::ranges::reverse(parts);
-  return parts;
+  std::ranges::reverse(nodes);
+  return nodes;
 }
 
 double computed_per_result(const WindowTile& tile, const Space& space) {
@@ -422,10 +422,10 @@ void explain_tile(PlanSummary& summary, const ir::Program& program, const Plan& 
   const auto views = static_cast<double>(tile.values.size());
   double instructions = 0;
   std::vector<std::string> names;
-  for (const Value part : nodes_of_function(program, tile.values[0])) {
-    const Node& n = program.node(part);
+  for (const Value node : nodes_of_function(program, tile.values[0])) {
+    const Node& n = program.node(node);
     if (!ir::is_elementwise(n.op)) continue;
-    const Formula* const formula = arithmetic.formulas[static_cast<std::size_t>(part)];
+    const Formula* const formula = arithmetic.formulas[static_cast<std::size_t>(node)];
     instructions += formula != nullptr ? formula->cost : ir::row(n.op).cost;
     names.push_back(fmt::format("'{}'", ir::written_name(n)));
     std::erase(summary.repeated, fmt::format("{} {} times", names.back(), tile.values.size()));
