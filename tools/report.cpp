@@ -142,6 +142,7 @@ Json to_json(const PlanSummary& plan) {
           {"bytes_read", plan.bytes_read},
           {"bytes_written", plan.bytes_written},
           {"bytes_read_again", plan.bytes_read_again},
+          {"bytes_from_caches", plan.bytes_from_caches},
           {"workspace_bytes", plan.workspace_bytes},
           {"bytes_per_thread", plan.bytes_per_thread},
           {"reduction", plan.reduction ? to_json(*plan.reduction) : Json(nullptr)},

@@ -78,8 +78,8 @@ struct ReductionSummary {
 
 /// The plan as data.
 struct PlanSummary {
-  /// flat, by_row, tiled_2d, transpose; of reductions resident, looped, split, split_resident; gemm inside a product
-  /// (docs/internals/plan.md).
+  /// flat, by_row, tiled_2d, transpose, window_tile; of reductions resident, looped, split, split_resident; gemm inside
+  /// a product (docs/internals/plan.md).
   std::string schedule;
   std::string why;
   std::string compute_type;  ///< f32 or f64
@@ -95,9 +95,10 @@ struct PlanSummary {
   std::uint64_t elements;
   std::uint64_t bytes_read;  ///< each element once
   std::uint64_t bytes_written;
-  std::uint64_t bytes_read_again;  ///< by rows that are read several times and not held, from the L2 cache or memory
-  std::uint64_t workspace_bytes;   ///< as Engine::workspace_bytes
-  int bytes_per_thread;            ///< that a thread requests before it waits
+  std::uint64_t bytes_read_again;   ///< by rows that are read several times and not held, from the L2 cache or memory
+  std::uint64_t bytes_from_caches;  ///< of elements that several views read: once from memory, and again so much
+  std::uint64_t workspace_bytes;    ///< as Engine::workspace_bytes
+  int bytes_per_thread;             ///< that a thread requests before it waits
   std::optional<ReductionSummary> reduction;  ///< of epilogues with reductions
   int instructions;                           ///< sum of the operations' costs per element
   std::vector<std::string> formulas;  ///< operations that cheaper formulas compute (docs/guide/accuracy.md), each once

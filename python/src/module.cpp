@@ -88,6 +88,7 @@ nb::dict plan_dict(const PlanSummary& plan) {
   entry["bytes_read"] = plan.bytes_read;
   entry["bytes_written"] = plan.bytes_written;
   entry["bytes_read_again"] = plan.bytes_read_again;
+  entry["bytes_from_caches"] = plan.bytes_from_caches;
   entry["workspace_bytes"] = plan.workspace_bytes;
   entry["bytes_per_thread"] = plan.bytes_per_thread;
   entry["reduction"] = plan.reduction ? nb::object(reduction_dict(*plan.reduction)) : nb::none();

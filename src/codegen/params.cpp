@@ -38,7 +38,7 @@ std::size_t offset_of(const plan::Workspace& workspace, plan::Workspace::Use use
 
 void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const std::string& name, std::size_t i,
                  bool is_output, int coordinates, const ir::Bounds& bounds = {}) {
-  if (operand.access == Access::unused || operand.access == Access::of_run) return;
+  if (operand.access == Access::unused || operand.access == Access::of_run || operand.access == Access::of_tile) return;
   const bool has_base = operand.access == Access::run && operand.run->base != operand.run->reader;
   const bool is_staged = operand.staged_row != OperandPlan::kOwn;
   if (!plan::is_generated(operand.access) && !has_base && !is_staged)
@@ -54,7 +54,7 @@ void add_operand(std::vector<Field>& fields, const OperandPlan& operand, const s
     fields.push_back({FieldKind::place_in_row, "Index", "place_in_row_" + name, "of its first element", i, false});
   if (has_base)
     fields.push_back({FieldKind::distance, "Index", "distance_" + name, "elements from its base", i, false});
-  else if (!bounds.by.empty() || !bounds.wraps.empty())
+  else if (!bounds.by.empty() || !bounds.wraps.empty() || operand.access == Access::tiled)
     fields.push_back({FieldKind::origin, "Index", "origin_" + name, "offset of its first element", i, false});
   if (!bounds.wraps.empty())
     fields.push_back({FieldKind::wraps, "Index", fmt::format("wraps_{}[{}]", name, bounds.wraps.size()),
@@ -254,7 +254,17 @@ std::vector<Field> parameter_fields(const ir::Program& program, const KernelClas
     }
     return fields;
   }
-  if (kernel.map<plan::Tiled2D>() != nullptr || kernel.map<plan::Transpose>() != nullptr) {
+  if (kernel.map<plan::WindowTile>() != nullptr) {
+    divisor("row_tiles_divisor", [](const Plan& plan) { return plan.input_tiles; });
+    divisor("column_tiles_divisor", [](const Plan& plan) { return plan.output_tiles; });
+    index("row_tiles", "tiles one below the other", [](const Plan& plan) { return plan.input_tiles; });
+    index("column_tiles", "tiles side by side", [](const Plan& plan) { return plan.output_tiles; });
+    index("first_row", "the tensor's first row, counted from that of the first window",
+          [](const Plan& plan) { return plan.existing_rows.first; });
+    index("end_row", "behind its last", [](const Plan& plan) { return plan.existing_rows.end; });
+    index("first_column", "the same of its columns", [](const Plan& plan) { return plan.existing_columns.first; });
+    index("end_column", "", [](const Plan& plan) { return plan.existing_columns.end; });
+  } else if (kernel.map<plan::Tiled2D>() != nullptr || kernel.map<plan::Transpose>() != nullptr) {
     divisor("input_tiles_divisor", [](const Plan& plan) { return plan.input_tiles; });
     divisor("output_tiles_divisor", [](const Plan& plan) { return plan.output_tiles; });
     index("input_tiles", "blocks side by side along the inputs' dimension",

@@ -20,7 +20,7 @@ constexpr auto kFiles = std::to_array<std::string_view>({
     "transpose.cuh",   "fast.cuh",      "column_sums.cuh",  "philox.cuh",
     "random.cuh",      "positions.cuh", "asynchronous.cuh", "gemm.cuh",
     "bounded.cuh",     "packed.cuh",    "gathered.cuh",     "boxes.cuh",
-    "synchronous.cuh", "warp_gemm.cuh", "column_runs.cuh",
+    "synchronous.cuh", "warp_gemm.cuh", "column_runs.cuh",  "window_tile.cuh",
 });
 constexpr std::string_view kBegin = "//@section ";
 constexpr std::string_view kEnd = "//@end\n";

@@ -16,6 +16,7 @@
 #include "plan/planning.hpp"
 #include "plan/pointwise/pointwise.hpp"
 #include "plan/reduction/explain.hpp"
+#include "plan/traffic.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -78,6 +79,11 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
       return fmt::format("taken from a run that another view of the tensor reads{}",
                          beside > 0 ? ", and what stands beside it one by one" : "");
     }
+    case Access::tiled:
+      return "windows overlap: read for a tile and what its windows span beside it, element by element, into shared "
+             "memory";
+    case Access::of_tile:
+      return "another view of what a tile has in shared memory";
     case Access::linear:
       break;
   }
@@ -124,6 +130,7 @@ int bytes_per_thread(const Plan& plan) {
   const int rows_per_group = plan.kernel_class.reduction() ? plan.kernel_class.reduction()->rows_per_group() : 1;
   for (std::size_t i = 0; i < plan.space.inputs.size(); ++i) {
     const OperandPlan& input = plan.kernel_class.inputs[i];
+    if (input.access == Access::tiled) bytes += moved_bytes(input);  // tiles are filled element by element
     if (is_value(input.access) && input.access != Access::uniform && is_full(plan.space.inputs[i], plan.space))
       bytes += moved_bytes(input) * plan.kernel_class.elements * plan.kernel_class.steps * rows_per_group;
   }
@@ -176,108 +183,6 @@ const char* steps_of(const KernelClass& kernel) {
   return kernel.reduction()->is_resident() ? "row" : "round";
 }
 
-// What is read of a row: which bytes of it, and how far apart rows lie.
-struct RowReach {
-  std::size_t input;
-  std::int64_t first, last, elements;
-  Strides between;
-  friend bool operator==(const RowReach&, const RowReach&) = default;
-  // Among the bytes of the other one.
-  bool lies_in(const RowReach& other) const {
-    return input == other.input && first >= other.first && last <= other.last && between == other.between;
-  }
-};
-
-// Nothing for an operand of which some elements do not exist, or which indices find.
-std::optional<RowReach> reach_of_row(const Lowered& lowered, std::size_t input, const Plan& plan) {
-  const Lowered::Operand& operand = lowered.operands[input];
-  const Space& space = space_of(plan, plan.kernel_class.inputs[input]);
-  const StridedOperand& strided = space.inputs[input];
-  if (operand.is_mask || operand.is_index || !strided.used || strided.bounded || !strided.gathers.empty())
-    return std::nullopt;
-  const std::int64_t size = size_of(strided.dtype, 1);
-  RowReach reach{operand.input, operand.offset, operand.offset, 1, {}};
-  for (int d = 0; d < space.rank(); ++d) {
-    const auto at = static_cast<std::size_t>(d);
-    if (d < plan.kernel_class.reduction()->layout.outer) {
-      reach.between[at] = strided.strides[at];
-      continue;
-    }
-    if (strided.strides[at] == 0) continue;
-    const std::int64_t last = strided.strides[at] * (space.extents[d] - 1) * size;
-    (last < 0 ? reach.first : reach.last) += last;
-    reach.elements *= space.extents[d];
-  }
-  return reach;
-}
-
-// All bytes between the first and the last.
-std::optional<RowReach> reach_of_dense_row(const Lowered& lowered, std::size_t input, const Plan& plan) {
-  const auto reach = reach_of_row(lowered, input, plan);
-  if (!reach || reach->elements < 2 || plan.kernel_class.inputs[input].written) return std::nullopt;
-  const std::int64_t size = size_of(plan.kernel_class.inputs[input].dtype, 1);
-  return reach->last - reach->first == (reach->elements - 1) * size ? reach : std::nullopt;
-}
-
-// Counts operands once that are other views of the same rows, where a thread group holds a row: their elements come
-// from a cache.
-void count_rows_once(PlanSummary& summary, const Lowered& lowered, const Plan& plan) {
-  if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->is_resident()) return;
-  std::vector<std::pair<RowReach, std::string>> seen;
-  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const auto reach = reach_of_dense_row(lowered, i, plan);
-    if (!reach) continue;
-    OperandSummary& operand = summary.operands[i];
-    const auto same = std::ranges::find(seen, *reach, &std::pair<RowReach, std::string>::first);
-    if (same == seen.end()) {
-      seen.emplace_back(*reach, operand.name);
-      continue;
-    }
-    summary.bytes_read -= operand.bytes;
-    operand.bytes = 0;
-    operand.why += fmt::format("; the elements of '{}' in another order, from a cache", same->second);
-  }
-}
-
-// Elements that windows share are read from memory once, and again from a cache.
-void count_windows_once(PlanSummary& summary, const Lowered& lowered) {
-  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const Lowered::Operand& read = lowered.operands[i];
-    OperandSummary& operand = summary.operands[i];
-    if (read.is_mask || !read.gathers.empty() || !read.wraps.empty() || operand.bytes == 0) continue;
-    std::int64_t span = 1;
-    for (int d = 0; d < read.shape.size(); ++d) span += std::abs(read.strides[d]) * (read.shape[d] - 1);
-    const auto bytes = static_cast<std::uint64_t>(size_of(operand.dtype, span));
-    if (bytes >= operand.bytes) continue;
-    summary.bytes_read -= operand.bytes - bytes;
-    operand.bytes = bytes;
-    operand.why += "; what windows share, from a cache";
-  }
-}
-
-// What is written in place of a row's elements is read from rows that were read for their statistics just before.
-void count_rows_read_again(PlanSummary& summary, const Lowered& lowered, const Plan& plan) {
-  if (!plan.kernel_class.reduction() || !plan.kernel_class.reduction()->structure.has_written()) return;
-  for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
-    const auto reach = plan.kernel_class.inputs[i].written ? reach_of_row(lowered, i, plan) : std::nullopt;
-    const bool is_staged = plan.kernel_class.inputs[i].staged_row != OperandPlan::kOwn;
-    const std::string_view where = is_staged ? "in shared memory"
-                                   : plan.kernel_class.reduction()->is<Looped>()
-                                       ? "again, from the L2 cache as far as that holds them"
-                                       : "again, from a cache";
-    for (std::size_t k = 0; reach && k < lowered.operands.size(); ++k) {
-      const auto row = reach_of_dense_row(lowered, k, plan);
-      if (!row || !reach->lies_in(*row)) continue;
-      OperandSummary& operand = summary.operands[i];
-      summary.bytes_read -= operand.bytes;
-      summary.bytes_read_again += is_staged ? 0 : operand.bytes;
-      operand.bytes = 0;
-      operand.why += fmt::format("; elements of '{}' {}", summary.operands[k].name, where);
-      break;
-    }
-  }
-}
-
 void tell_views(PlanSummary& summary, const Lowered& lowered) {
   summary.views = lowered.taken_apart;
   for (std::size_t i = 0; i < lowered.operands.size(); ++i) {
@@ -317,17 +222,22 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
   summary.bytes_read = 0;
   summary.bytes_written = 0;
   summary.bytes_read_again = 0;
+  summary.bytes_from_caches = 0;
   summary.workspace_bytes = plan.workspace.bytes;
   summary.bytes_per_thread = bytes_per_thread(plan);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     summary.operands.push_back(describe(program.operand_text(i), inputs[i], kernel.inputs[i],
                                         space_of(plan, kernel.inputs[i]).inputs[i], plan));
     OperandSummary& operand = summary.operands.back();
-    summary.bytes_read += operand.bytes;
     if (!kernel.reduction()) continue;
     operand.reads = reads_of(program, plan, i);
     add_reason(operand, why_reduction_operand(program, plan, i));
-    if (is_full(plan.space.inputs[i], plan.space))
+  }
+  if (lowered != nullptr) count_views_once(summary, *lowered, plan, machine);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const OperandSummary& operand = summary.operands[i];
+    summary.bytes_read += operand.bytes;
+    if (kernel.reduction() && is_full(plan.space.inputs[i], plan.space))
       summary.bytes_read_again += operand.bytes * static_cast<std::uint64_t>(operand.reads - 1);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -357,6 +267,7 @@ PlanSummary summarise(const ir::Program& program, const Plan& plan, std::span<co
     count_windows_once(summary, *lowered);
     count_rows_read_again(summary, *lowered, plan);
     tell_views(summary, *lowered);
+    if (kernel.map<WindowTile>() != nullptr) explain_tile(summary, program, plan);
   }
   return summary;
 }
@@ -397,6 +308,10 @@ std::string to_text(const PlanSummary& plan, double bandwidth, const KernelResou
   }
   out += fmt::format("traffic          {} read, {} written\n", base::format_bytes(static_cast<double>(plan.bytes_read)),
                      base::format_bytes(static_cast<double>(plan.bytes_written)));
+  if (plan.bytes_from_caches > 0) {
+    out += fmt::format("from caches      {}, of elements that several views read\n",
+                       base::format_bytes(static_cast<double>(plan.bytes_from_caches)));
+  }
   if (plan.bytes_read_again > 0) {
     out += fmt::format("read again       {} by later passes\n",
                        base::format_bytes(static_cast<double>(plan.bytes_read_again)));

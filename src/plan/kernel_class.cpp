@@ -9,11 +9,12 @@
 namespace epifuse::plan {
 namespace {
 
-constexpr std::array<std::string_view, 19> kAccessNames = {
+constexpr std::array<std::string_view, 21> kAccessNames = {
     "unused",         "linear",   "uniform", "random_linear", "row",
     "contiguous",     "strided",  "hoisted", "transposed",    "transposed_unaligned",
     "random_strided", "position", "bounded", "inside",        "gathered",
-    "index",          "bound",    "run",     "of_run"};
+    "index",          "bound",    "run",     "of_run",        "tiled",
+    "of_tile"};
 constexpr std::array<std::string_view, 2> kLinesNames = {"rows", "elements"};
 
 }  // namespace
@@ -30,6 +31,7 @@ std::string OperandPlan::text() const {
   if (run && access == Access::run) text += fmt::format(":step {}", run->step);
   if (run && access == Access::run && run->base != run->reader) text += fmt::format(":from {}", run->base);
   if (run && access == Access::of_run) text += fmt::format(":{} of {}", run->first, run->reader);
+  if (place) text += fmt::format(":at {} {}", place->row, place->column);
   if (written) text += ":written";
   if (staged_row != kOwn) text += fmt::format(":in row of {}", staged_row);
   if (moves != 0) text += fmt::format(":moves {:b}", moves & ~kKnown);

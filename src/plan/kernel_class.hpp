@@ -36,6 +36,8 @@ enum class Access : std::uint8_t {
   bound,     ///< no value: `inside`, where only `bounded` operands ask for it
   run,       ///< a run of memory is read for a vector, of which other views of the tensor have their elements, too
   of_run,    ///< not read: its elements are those of another operand's run, or stand beside it
+  tiled,     ///< no value: read once for a tile, of which a block computes what windows share
+  of_tile,   ///< not read, and no value: another view of such a tensor
 };
 std::string_view to_string(Access access) noexcept;
 
@@ -52,7 +54,8 @@ inline bool is_generated(Access access) {
 
 /// The chain has a value of it.
 inline bool is_value(Access access) {
-  return access != Access::unused && access != Access::index && access != Access::bound;
+  return access != Access::unused && access != Access::index && access != Access::bound && access != Access::tiled &&
+         access != Access::of_tile;
 }
 
 /// Where views of one tensor that are read together have their elements: in a run of memory that one of them reads.
@@ -65,6 +68,16 @@ struct RunOfViews {
   static constexpr auto fields() {
     return std::tuple{Field{"reader", &RunOfViews::reader}, Field{"step", &RunOfViews::step},
                       Field{"first", &RunOfViews::first}, Field{"base", &RunOfViews::base}};
+  }
+};
+
+/// Where a view has its element in a tile of what windows share, from the first window's on.
+struct PlaceInTile {
+  int row = 0;
+  int column = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"row", &PlaceInTile::row}, Field{"column", &PlaceInTile::column}};
   }
 };
 
@@ -81,9 +94,10 @@ struct OperandPlan {
   bool written = false;    ///< reductions: of what is written in place of rows' elements, one by one
   bool pads = false;       ///< a result in tiles that are not all full: the kernel writes 0 where they are not
   bool read_only = false;  ///< nothing of the kernel writes it: it is read through the read-only cache (ld.global.nc)
-  std::optional<RunOfViews> run = {};  ///< of the accesses `run` and `of_run`
-  int staged_row = kOwn;               ///< written: it has elements of a row of this input, from shared memory
-  int strides_of = kOwn;               ///< an input before it that has the same strides: one parameter serves both
+  std::optional<RunOfViews> run = {};     ///< of the accesses `run` and `of_run`
+  std::optional<PlaceInTile> place = {};  ///< of the accesses `tiled` and `of_tile`
+  int staged_row = kOwn;                  ///< written: it has elements of a row of this input, from shared memory
+  int strides_of = kOwn;                  ///< an input before it that has the same strides: one parameter serves both
   /// The dimensions (bit d) along which the offset grows by strides that are not 0, and kKnown; 0: all. Of views in
   /// divisible rows, and of positions that a vector of a reduction shares.
   std::uint16_t moves = 0;
@@ -104,6 +118,7 @@ struct OperandPlan {
                       Field{"pads", &OperandPlan::pads},
                       Field{"read_only", &OperandPlan::read_only},
                       Field{"run", &OperandPlan::run},
+                      Field{"place", &OperandPlan::place},
                       Field{"staged_row", &OperandPlan::staged_row},
                       Field{"strides_of", &OperandPlan::strides_of},
                       Field{"moves", &OperandPlan::moves},
@@ -158,8 +173,24 @@ struct Transpose {
   }
 };
 
+/// Windows overlap: a block computes what they share of each element once for a tile of results, into shared memory.
+struct WindowTile {
+  static constexpr std::string_view kName = "window_tile", kSchedule = "window_tile";
+  int rows = 1, columns = 1;          ///< results of a tile
+  int row_step = 1, column_step = 1;  ///< elements from one window to the next
+  int height = 1, width = 1;          ///< elements that a tile's windows span
+  Values values;                      ///< of the chain: the same function of several views
+
+  static constexpr auto fields() {
+    return std::tuple{Field{"rows", &WindowTile::rows},         Field{"columns", &WindowTile::columns},
+                      Field{"row_step", &WindowTile::row_step}, Field{"column_step", &WindowTile::column_step},
+                      Field{"height", &WindowTile::height},     Field{"width", &WindowTile::width},
+                      Field{"values", &WindowTile::values}};
+  }
+};
+
 struct PointwiseClass {
-  std::variant<Flat, ByRow, Tiled2D, Transpose> map;
+  std::variant<Flat, ByRow, Tiled2D, Transpose, WindowTile> map;
 
   static constexpr auto fields() { return std::tuple{Field{"", &PointwiseClass::map}}; }
 };

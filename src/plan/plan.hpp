@@ -72,6 +72,11 @@ struct Unheld {
   int together = 1;        ///< rows side by side in short runs, which are read together
 };
 
+/// From `first` on up to `end`.
+struct ElementRange {
+  std::int64_t first = 0, end = 0;
+};
+
 struct Plan {
   KernelClass kernel_class;
   Space space;                       ///< padded to kernel_class.coordinates if that is not 0
@@ -79,8 +84,10 @@ struct Plan {
   std::int64_t vectors = 0;          ///< in all
   std::int64_t input_tiles = 0;      ///< tiled_2d, transpose: tiles of the dimension along which inputs are contiguous
   std::int64_t output_tiles = 0;     ///< tiled_2d, transpose: tiles of the dimension along which outputs are contiguous
-  bool reverse_order = false;        ///< pointwise: blocks take the last tile first
-  std::int64_t tiles = 0;            ///< blocks' worth of vectors
+  ElementRange existing_rows = {},
+               existing_columns = {};  ///< window_tile: elements of a plane, from the first window's on
+  bool reverse_order = false;          ///< pointwise: blocks take the last tile first
+  std::int64_t tiles = 0;              ///< blocks' worth of vectors
   int threads = 0;
   std::uint32_t blocks = 0;  ///< 0: nothing to launch
 

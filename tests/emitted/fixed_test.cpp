@@ -123,6 +123,15 @@ TEST(EmittedText, SegmentMeans) {
   run_and_report(workshop);
 }
 
+// Where rows are too few for small blocks, and no block holds one.
+TEST(EmittedText, SegmentMeansOfFewRows) {
+  Workshop workshop;
+  for (const Case& test : few_segment_mean_cases()) workshop.add(test, plan::Machine(80, 4));
+  EXPECT_EQ(workshop.kernels_with("reduce_by_segments"), workshop.kernels());
+  EXPECT_EQ(workshop.kernels_with("__launch_bounds__(512"), workshop.kernels());
+  run_and_report(workshop);
+}
+
 TEST(EmittedText, SegmentMeansThatMeetInfinities) {
   Workshop workshop;
   for (const Case& test : infinite_segment_mean_cases()) workshop.add(test, plan::Machine(90, 1));

@@ -24,6 +24,7 @@
 #include "support/view_case_file.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
+#include "support/window_functions.hpp"
 #include "support/wrap_cases.hpp"
 #include "support/written_functions.hpp"
 
@@ -101,6 +102,20 @@ TEST(EmittedViews, CasesOfAFileAreWhatItSays) {
   for (std::size_t i = 0; i < placed.size(); ++i)
     EXPECT_EQ(problems[i].value_or(placed[i]->judge()), "") << placed[i]->tail().str();
   std::printf("%zu of %zu cases of a file ran\n", placed.size(), cases.size());
+}
+
+// What overlapping windows share is computed once for a tile, in shared memory.
+TEST(EmittedViews, WindowsOfExpensiveValuesAgreeWithTheirDefinitions) {
+  const std::size_t count = kCases / 4;
+  run_cases(count, test_seed(2713), draw_window_function, true);
+  Random seeds(test_seed(2713));
+  std::size_t tiled = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const ViewCase test = draw_window_function(seeds.bits());
+    const PlacedViewCase placed(test);
+    tiled += Inspection(placed.tail(), placed.outputs(), placed.inputs()).plan().schedule == "window_tile" ? 1 : 0;
+  }
+  EXPECT_GT(5 * tiled, count);  // of others a tile would lie beyond the tensor for the most part
 }
 
 TEST(EmittedViews, NestedReductionsAgreeWithTheirDefinitions) {

@@ -62,6 +62,35 @@ TEST(Access, LayoutsBecomeFewDimensions) {
             Access::strided);
 }
 
+// What overlapping windows share is computed once for a tile where that halves the instructions, and nowhere else.
+TEST(WindowTiles, AreForWhatIsExpensive) {
+  const auto summary = [](const std::string& chain, const std::vector<TensorView>& inputs) {
+    const Epilogue tail = Epilogue::parse(chain);
+    std::vector<OutputView> outputs;
+    for (const Dims& shape : tail.result_shapes(inputs)) outputs.emplace_back(nullptr, DType::f16, shape);
+    return Inspection(tail, outputs, inputs).plan();
+  };
+  const TensorView images = in(DType::f16, {8, 64, 56, 56});
+  const auto schedule = [&](const std::string& chain) { return summary(chain, {images}).schedule; };
+  const PlanSummary pool = summary("avg_pool2d(exp(x * 2) + sin(x), 5, 1, 2)", {images});
+  EXPECT_EQ(pool.schedule, "window_tile");
+  EXPECT_LT(pool.instructions, 150);
+  EXPECT_EQ(pool.bytes_read, 8U * 64 * 56 * 56 * 2);
+  EXPECT_EQ(pool.bytes_from_caches, 8U * 64 * 4 * 56 * 2);  // of two tiles one below the other
+  EXPECT_EQ(pool.repeated, std::vector<std::string>{"'mul', 'exp', 'sin', 'add' once per tile of 32 x 64 results, 1.56 "
+                                                    "times per result with the overlap"});
+  EXPECT_EQ(schedule("max_pool2d(mish(gelu(x)), 7, 1, 3)"), "window_tile");
+  for (const char* const cheap : {"avg_pool2d(x, 3, 1, 1)", "avg_pool2d(relu(x), 7, 1, 3)", "max_pool2d(gelu(x), 2)",
+                                  "max_pool2d(exp(x), 3, 2, 1)", "x + avg_pool2d(x, 5, 1, 2)"})
+    EXPECT_EQ(schedule(cheap), "flat") << cheap;
+  // Channels-last: the channels stand between neighbours.
+  const Dims last = {64 * 56 * 56, 1, 64 * 56, 64};
+  EXPECT_NE(summary("max_pool2d(mish(gelu(x)), 7, 1, 3)", {in(DType::f16, images.shape, last)}).schedule,
+            "window_tile");
+  // Another view of what is shared, read as it is.
+  EXPECT_NE(schedule("x + max_pool2d(mish(gelu(x)), 7, 1, 3)"), "window_tile");
+}
+
 // Vectors are as long as each row's address allows. Lanes one behind the other write whole sectors; as many lanes as
 // are left stand side by side, until they read whole sectors.
 TEST(Tiled, WarpsReadAndWriteWholeSectors) {

@@ -482,6 +482,25 @@ TEST(Schedules, SegmentMeansTakeOnePassWhereThereAreBlocksForIt) {
   EXPECT_EQ(passes(plan_for(4096, 4096, 4096)), 2);  // too many
 }
 
+// KernelBench L2 #77: 128 rows, which no cluster holds in f32, and no block of devices without clusters in 16 bits.
+TEST(Schedules, LargeBlocksTakeSegmentMeansOfFewRows) {
+  const auto plan_for = [](DType type, int architecture, std::int64_t channels = 128) {
+    return plan_of("mean(batch_norm(x * 2.0, w, b), axis=(2, 3, 4), keepdim=true)",
+                   {in(type, {16, channels, 20, 36, 36}), in(DType::f32, {channels}), in(DType::f32, {channels})},
+                   Machine(architecture));
+  };
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    for (const int architecture : {80, 90, 100, 120}) {
+      const Plan plan = plan_for(type, architecture);
+      const bool is_held = type != DType::f32 && architecture / 10 != 8 && architecture / 10 != 12;
+      EXPECT_EQ(plan.kernel_class.schedule(), is_held ? "resident" : "looped") << architecture;
+      EXPECT_EQ(plan.kernel_class.threads, is_held ? 416 : 512) << architecture;
+    }
+  }
+  EXPECT_EQ(plan_for(DType::f32, 90, 66).blocks, 66U);
+  EXPECT_THROW(plan_for(DType::f32, 90, 65), Error);  // most multiprocessors would idle
+}
+
 TEST(Schedules, OneBlockReducesAllRowsOfAGridReduction) {
   const auto plan_for = [](std::int64_t batch, int groups, std::int64_t channels) {
     return plan_of("mean(group_norm(x, " + std::to_string(groups) + ", w, b), (1, 2, 3))",

@@ -236,6 +236,21 @@ std::vector<Case> segment_mean_cases(std::int64_t batch) {
   return cases;
 }
 
+std::vector<Case> few_segment_mean_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](DType type, const Dims& shape) {
+    const auto mean_of_norm = [](Chain& c) {
+      const int norm = group_norm(c, c.op("silu", {kX}), 2, kGamma, kBeta, 1e-5);
+      return std::vector{mean_of_segments(c, norm)};
+    };
+    cases.push_back(built(normed(type, shape), mean_of_norm, {type}));
+  };
+  for (const std::int64_t pixels : {16'384, 16'385, 20'011}) add(DType::f32, {1, 6, pixels});
+  add(DType::f32, {2, 4, 24'002});
+  for (const DType type : {DType::f16, DType::bf16}) add(type, {1, 8, 24'001});
+  return cases;
+}
+
 // ---- random chains
 
 SegmentFamily::SegmentFamily(std::uint64_t seed) : random_(seed) {

@@ -17,6 +17,8 @@ std::vector<Case> long_segment_cases();
 /// Means of normalised rows, for which segment means of segments suffice where there are rows for all multiprocessors;
 /// `batch` of the first dimension.
 std::vector<Case> segment_mean_cases(std::int64_t batch);
+/// The same of two to four rows that no block holds.
+std::vector<Case> few_segment_mean_cases();
 
 /// A chain whose segments are contiguous, so that one kernel can do it; shapes are drawn for each case.
 class SegmentFamily {

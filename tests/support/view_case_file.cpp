@@ -31,6 +31,7 @@ std::vector<ViewCase> read_view_cases(const std::string& path) {
     }
     test.expected = array_of(given);
     test.tolerance = given.at("tolerance").get<double>();
+    test.result = parse_dtype(given.value("result", "f32")).value();
     cases.push_back(std::move(test));
   }
   return cases;

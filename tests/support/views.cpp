@@ -448,6 +448,12 @@ ViewCase draw_view_case(std::uint64_t seed) {
   }
 }
 
+namespace {
+
+constexpr std::byte kUntouched{0x5B};
+
+}  // namespace
+
 PlacedViewCase::PlacedViewCase(const ViewCase& test) : test_(test), tail_(as_written(test.text)) {
   memory_.resize(tail_.inputs().size());
   stored_.resize(memory_.size());
@@ -456,8 +462,8 @@ PlacedViewCase::PlacedViewCase(const ViewCase& test) : test_(test), tail_(as_wri
     inputs_.push_back(placed(test.inputs[ordinal], test.layouts[ordinal], memory_[i]));
     if (!test.types.empty() && test.types[ordinal] != DType::f32) store_as(i, test.types[ordinal]);
   }
-  result_.assign(test.expected.values.size() + 1, 54321.0F);
-  output_ = OutputView(result_.data(), DType::f32, tail_.result_shapes(inputs_)[0]);
+  result_.assign((test.expected.values.size() + 1) * size_of(test.result), kUntouched);
+  output_ = OutputView(result_.data(), test.result, tail_.result_shapes(inputs_)[0]);
 }
 
 void PlacedViewCase::store_as(std::size_t input, DType type) {
@@ -477,11 +483,12 @@ std::string PlacedViewCase::judge() const {
   if (output_.shape != shape) return "has the shape " + to_string(output_.shape) + ", expected " + to_string(shape);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double allowed = test_.tolerance * std::max(1.0, std::abs(expected[i]));
-    if (!(std::abs(static_cast<double>(result_[i]) - expected[i]) <= allowed))
-      return "element " + std::to_string(i) + " is " + std::to_string(result_[i]) + ", expected " +
+    const auto found = static_cast<double>(decode(test_.result, result_.data() + i * size_of(test_.result)));
+    if (!(std::abs(found - expected[i]) <= allowed))
+      return "element " + std::to_string(i) + " is " + std::to_string(found) + ", expected " +
              std::to_string(expected[i]);
   }
-  return result_.back() == 54321.0F ? "" : "writes behind its end";
+  return result_.back() == kUntouched ? "" : "writes behind its end";
 }
 
 std::string judge_on(Engine& engine, const ViewCase& test) {

@@ -30,6 +30,7 @@ struct ViewCase {
   IntegerArray expected;
   std::set<std::string> used;  ///< kinds of views
   double tolerance = 0;        ///< of a result that is rounded on the way, to its size or to 1
+  DType result = DType::f32;
 };
 
 const std::vector<std::string>& view_kinds();
@@ -56,7 +57,7 @@ class PlacedViewCase {
   std::vector<std::vector<float>> memory_;
   std::vector<std::vector<std::byte>> stored_;  // of those that are no f32
   std::vector<TensorView> inputs_;
-  std::vector<float> result_;
+  std::vector<std::byte> result_;  // and an element behind it
   OutputView output_;
 };
 

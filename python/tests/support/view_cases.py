@@ -521,7 +521,9 @@ def main() -> int:
     commit = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"], cwd=root, capture_output=True, text=True, check=False
     ).stdout.strip()
+    emitted = "" if given.emitted is None else f"--emitted {given.emitted} "
     report = {
+        "command": f"python python/tests/support/view_cases.py --cases {given.cases} --seed {given.seed} {emitted}{given.report}",
         "commit": commit,
         "torch": torch.__version__,
         "device": "cpu",

@@ -14,6 +14,7 @@
 #include "codegen/pointwise/accesses.hpp"
 #include "codegen/pointwise/runs.hpp"
 #include "codegen/pointwise/tiles.hpp"
+#include "codegen/pointwise/window_tile.hpp"
 #include "codegen/prelude.hpp"
 #include "codegen/source.hpp"
 
@@ -460,6 +461,7 @@ class PointwiseEmitter {
 
 std::string emit_pointwise(const Program& program, const KernelClass& kernel_class,
                            const std::vector<Kind>& input_kinds) {
+  if (kernel_class.map<plan::WindowTile>() != nullptr) return emit_window_tile(program, kernel_class, input_kinds);
   return PointwiseEmitter(program, kernel_class, input_kinds).emit();
 }
 

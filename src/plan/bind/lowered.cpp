@@ -34,8 +34,10 @@ Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Vi
     const auto again = [](const ir::Program& chain, std::span<const TensorView> operands) {
       return push_down(chain, operands, Slicing::apart);
     };
-    return without_nested_reductions(
+    Lowered made = without_nested_reductions(
         program.has_views() ? push_down(program, inputs, slicing) : unchanged(program, inputs), inputs, again);
+    for (const TensorView& input : inputs) made.tensors.push_back({nullptr, input.dtype, input.shape, input.strides});
+    return made;
   };
   Lowered apart = lowered(Slicing::apart);
   // Slices of a result that no one pass computes may be one as a whole, of which each element reads its slice.

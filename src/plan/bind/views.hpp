@@ -166,7 +166,8 @@ struct Lowered {
     std::optional<Placed> placed = {};
   };
   ir::Program program;
-  std::vector<Operand> operands;  ///< in the order of program.inputs()
+  std::vector<Operand> operands;         ///< in the order of program.inputs()
+  std::vector<TensorView> tensors = {};  ///< the inputs of the chain with views, without addresses
   /// Of reductions that were taken apart: "'mean' adds up 32 views of its argument".
   std::vector<std::string> taken_apart = {};
   /// Of values that are computed more often than the chain says: "'silu(…)', 2 times".

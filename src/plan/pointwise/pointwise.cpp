@@ -355,6 +355,7 @@ class GridSizer {
         std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps * kernel_.elements;
     size_tiles(rank_ - 2, map.input_threads, rank_ - 1, output_side);
   }
+  void operator()(const WindowTile& map) { size_tiles(rank_ - 2, map.rows, rank_ - 1, map.columns); }
   void operator()(const Transpose& map) {
     const std::int64_t output_side =
         std::int64_t{kernel_.threads} / map.input_threads * kernel_.steps - map.tile_overlap;
@@ -388,11 +389,12 @@ class GridSizer {
 };
 
 // The first map that suits: tiles that are transposed, tiles of two dimensions, one line, rows.
-Mapped choose_map(Space space, const ir::Program& program, int instructions) {
+Mapped choose_map(Space space, const ir::Program& program, int instructions, const Machine& machine) {
   const int dimension = writes_at_indices(space) ? -1 : find_input_dimension(space);
   if (dimension >= 0) {
     if (auto transposed = transpose(space, dimension, instructions)) return std::move(*transposed);
   }
+  if (auto tiled_windows = tile_windows(space, program, machine)) return std::move(*tiled_windows);
   const Strides dense = dense_strides(space);
   const bool dense_outputs = std::ranges::all_of(space.outputs, [&](const StridedOperand& strided) {
     return classify_result(strided, space, dense, true) == Access::linear;
@@ -418,10 +420,13 @@ bool takes_last_tile_first(const Space& space, const Machine& machine) {
 
 void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machine) {
   const int instructions = instructions_of(program);
-  Mapped mapped = choose_map(std::move(plan.space), program, instructions);
+  Mapped mapped = choose_map(std::move(plan.space), program, instructions, machine);
   KernelClass& kernel = mapped.kernel;
   Space& space = mapped.space;
-  kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions, machine);
+  if (kernel.map<WindowTile>() == nullptr)
+    kernel.tuning.resident_blocks = choose_resident_blocks(kernel, space, program, instructions, machine);
+  plan.existing_rows = mapped.existing_rows;
+  plan.existing_columns = mapped.existing_columns;
   kernel.wide_index = needs_wide_index(space);
   kernel.coordinates = choose_coordinates(kernel, space, program);
   pad(space, kernel.coordinates);
@@ -436,6 +441,10 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
     }
   }
   if (reads_views(program) && is_in_line(kernel)) share_strides(kernel, space);
+  if (kernel.map<WindowTile>() != nullptr) {
+    find_moves(kernel, space, false);
+    share_strides(kernel, space, [](const OperandPlan& operand) { return !operand.place; });
+  }
   plan.kernel_class = std::move(kernel);
   plan.space = std::move(space);
   if (plan.space.elements > 0)

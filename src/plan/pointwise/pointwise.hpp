@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <epifuse/inspect.hpp>
+
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {
@@ -16,6 +18,7 @@ void plan_pointwise(Plan& plan, const ir::Program& program, const Machine& machi
 struct Mapped {
   Space space;
   KernelClass kernel;
+  ElementRange existing_rows = {}, existing_columns = {};  ///< window_tile: as Plan has them
 
   Mapped(Space iterated, PointwiseClass map) : space(std::move(iterated)) {
     kernel.body = map;
@@ -46,6 +49,17 @@ Tiled2D choose_lanes(const KernelClass& kernel, const Space& space);
 /// fit. The class is whole.
 std::optional<Mapped> transpose(const Space& space, int dimension, int instructions);
 
+/// Tiles of what overlapping windows share; nothing where it is cheap, or views are no windows. The class is whole.
+std::optional<Mapped> tile_windows(const Space& space, const ir::Program& program, const Machine& machine);
+/// How often a value of the tile is computed for each result: elements of all tiles, beside results.
+double computed_per_result(const WindowTile& tile, const Space& space);
+/// Elements of the tensor that all tiles read.
+std::int64_t elements_of_tiles(const Plan& plan);
+/// How often what windows share is computed, in words and in instructions; the rest of the summary is there.
+void explain_tile(PlanSummary& summary, const ir::Program& program, const Plan& plan);
+/// The value, and all that it is computed of, in the chain's order.
+std::vector<ir::Value> nodes_of_function(const ir::Program& program, ir::Value value);
+
 /// Whether operands are views of tensors: then their kernels serve few shapes, and are made for these.
 inline bool reads_views(const ir::Program& program) { return !program.viewed().empty(); }
 /// Of vectors of so many elements: views of one tensor that a run of memory serves are accessed so, the others as they
@@ -70,5 +84,6 @@ std::string why(const Flat& map, const KernelClass& kernel);
 std::string why(const ByRow& map, const KernelClass& kernel);
 std::string why(const Tiled2D& map, const KernelClass& kernel);
 std::string why(const Transpose& map, const KernelClass& kernel);
+std::string why(const WindowTile& map, const KernelClass& kernel);
 
 }  // namespace epifuse::plan

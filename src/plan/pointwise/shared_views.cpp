@@ -233,7 +233,7 @@ void find_bases(KernelClass& kernel, const Space& space, const ir::Program& prog
 
 void find_moves(KernelClass& kernel, const Space& space, bool by_quotients) {
   const auto find = [&](OperandPlan& operand, const StridedOperand& strided) {
-    if (!operand.is_gathered() || operand.access == Access::of_run) return;
+    if (!operand.is_gathered() || operand.access == Access::of_run || operand.access == Access::of_tile) return;
     const auto stride = [&](int d) {
       return by_quotients ? stride_of_quotient(strided, space, d) : strided.strides[static_cast<std::size_t>(d)];
     };

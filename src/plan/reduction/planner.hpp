@@ -89,6 +89,7 @@ class ReductionPlanner {
   bool combines_nothing();
 
   // by_segments.cpp
+  bool has_no_other_form(const Plan& bound) const;
   int rows_of_result();
 
   // lane_segments.cpp
