@@ -110,7 +110,9 @@ class Magnitudes {
   double chosen(const Node& node) const {
     double largest = 0;
     for (std::size_t k = 0; k < static_cast<std::size_t>(node.computed_arity()); ++k) {
-      if (!only_says_which(node, k)) largest = std::max(largest, of(node, k));
+      // A float among them, as 'threshold' may have, is no integer that must be exact.
+      const bool is_given = !only_says_which(node, k) && is_whole(static_cast<std::size_t>(node.args[k]));
+      if (is_given) largest = std::max(largest, of(node, k));
     }
     return largest;
   }

@@ -234,6 +234,12 @@ std::optional<std::vector<Taken>> before_flatten(const Node& n, const Dims& argu
   std::int64_t behind = 1;  // of the outermost
   for (int d = first + 1; d <= last; ++d) behind *= argument[d];
   if (merged == Taken{0, 1, argument[first] * behind}) return all;
+  if (merged.count == 1 && !merged.is_bounded()) {
+    std::int64_t place = merged.start;
+    for (int d = last; d >= first; place /= argument[d], --d)
+      all[static_cast<std::size_t>(d)] = {place % argument[d], 1, 1};
+    return all;
+  }
   const std::int64_t inner = argument[last];
   if (merged.step == inner && merged.start < inner && merged.count * inner == argument[first] * behind) {
     all[static_cast<std::size_t>(last)] = {merged.start, 1, 1};
