@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "plan/distinct.hpp"
 #include "plan/planning.hpp"
 #include "plan/pointwise/pointwise.hpp"

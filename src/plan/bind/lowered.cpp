@@ -27,8 +27,10 @@ Lowered unchanged(const ir::Program& program, std::span<const TensorView> inputs
 }  // namespace
 
 Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Views views) {
-  if (program.has_products())
-    fail(unsupported, "the chain has matrix products, which no kernel of element by element operations computes");
+  if (program.has_products()) {
+    base::fail(ErrorCode::unsupported,
+               "the chain has matrix products, which no kernel of element by element operations computes");
+  }
   check_inputs(program, inputs, views);
   const auto lowered = [&](Slicing slicing) {
     const auto again = [](const ir::Program& chain, std::span<const TensorView> operands) {
