@@ -385,7 +385,8 @@ def test_batch_norm(shape, how):
 
 def test_passes_that_the_planner_refuses_are_several_kernels():
     x, y = torch.randn(4, 2, 4), torch.randn(2, 1)
-    assert agrees("t = x / (1 + abs(x + y)); return mean(rms_norm(t, axis=1), axis=1), t", x=x, y=y) > 2
+    # One each: rows side by side keep their sums.
+    assert agrees("t = x / (1 + abs(x + y)); return mean(rms_norm(t, axis=1), axis=1), t", x=x, y=y) == 2
     x, w, b = torch.randn(2, 6, 5), torch.randn(5), torch.randn(5)
     assert agrees("gelu(layer_norm(x + w, w, b))", x=x, w=w, b=b) == 2  # one each: nothing is refused
     # What is saved has fewer dimensions than the rows of the rest.
