@@ -207,8 +207,8 @@ void ReductionPlanner::size_column_grid() {
 void ReductionPlanner::size_outer_columns() {
   const bool is_of_nothing = combines_nothing();
   if (is_of_nothing) count_results_of_nothing();
-  plan_.column_tiles = std::max<std::int64_t>(
-      divide_up(plan_.row_columns, std::int64_t{row_threads().columns} * kernel_.elements), 1);
+  plan_.column_tiles =
+      std::max<std::int64_t>(divide_up(plan_.row_columns, std::int64_t{row_threads().columns} * kernel_.elements), 1);
   plan_.tiles = is_of_nothing ? 0 : plan_.rows_per_result * plan_.column_tiles;
   reduction().columns = ColumnSums{};
   share_tiles(std::max(resident_blocks(plan_, program_, machine_), 1));
@@ -219,9 +219,9 @@ void ReductionPlanner::size_outer_columns() {
 void ReductionPlanner::share_tiles(int resident) {
   plan_.threads = kernel_.threads;
   const std::int64_t results = std::max<std::int64_t>(grid_results(plan_), 1);
-  plan_.blocks_per_result = std::clamp<std::int64_t>(
-      std::int64_t{machine_.multiprocessors} * resident / (reduction().cluster() * results), 1,
-      std::max<std::int64_t>(plan_.tiles, 1));
+  plan_.blocks_per_result =
+      std::clamp<std::int64_t>(std::int64_t{machine_.multiprocessors} * resident / (reduction().cluster() * results), 1,
+                               std::max<std::int64_t>(plan_.tiles, 1));
   const bool is_of_segments = structure().column_segment != 0;
   reduction().columns = ColumnSums{is_of_segments ? layout().reduced - std::popcount(structure().column_segment) : 0,
                                    plan_.blocks_per_result > 1};

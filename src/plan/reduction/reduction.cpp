@@ -261,7 +261,8 @@ void choose_form(Plan& plan, const ir::Program& program, Structure structure, co
       return structure.has_column_sums() ? planner.run_held_columns() : planner.run_segments();
     };
     if (is_adopted(structure, as_they_are)) return;
-    const auto runs = structure.has_lane_segments() ? std::nullopt : analyse_column_runs(program, plan.space, structure);
+    const auto runs =
+        structure.has_lane_segments() ? std::nullopt : analyse_column_runs(program, plan.space, structure);
     if (runs && is_adopted(*runs, [](ReductionPlanner& planner) { return planner.run_column_runs(); })) return;
   }
   ReductionPlanner(plan, program, std::move(structure), machine).run();
