@@ -109,6 +109,7 @@ struct Plan {
   std::int64_t rows_per_result = 1;    ///< rows (outside) that a grid reduction or a column sum combines
   std::int64_t row_step = 1;  ///< column sums in runs: rows from one of a result to its next; 1: they are neighbours
   std::int64_t blocks_per_result = 1;  ///< blocks, or clusters, that contribute to one grid reduction or column sum
+  int column_residents = 1;            ///< column sums: blocks of a multiprocessor for which registers were counted
   std::int64_t columns_per_row = 1;    ///< that column sums keep
   std::int64_t column_length = 1;      ///< elements of a row in each
   Workspace workspace;

@@ -482,6 +482,18 @@ TEST(Schedules, SegmentMeansTakeOnePassWhereThereAreBlocksForIt) {
   EXPECT_EQ(passes(plan_for(4096, 4096, 4096)), 2);  // too many
 }
 
+// Where a result has few rows there are more blocks than run at a time, and still registers for one of them.
+TEST(Schedules, ColumnSumsAskForTheBlocksWhoseRegistersWereCounted) {
+  const auto plan_for = [](const std::string& chain, DType type, const Dims& shape) {
+    return plan_of(chain, {in(type, shape)}, Machine(90));
+  };
+  const Plan many_results = plan_for("y = softmax(x, 2); return y, sum(y, 0)", DType::f32, {4, 600, 8192});
+  EXPECT_EQ(many_results.blocks, 600U);
+  EXPECT_EQ(many_results.kernel_class.tuning.resident_blocks, 1);
+  const std::string by_channel = "y = group_norm(x, 32); return y, sum(y, (0, 2, 3))";
+  EXPECT_EQ(plan_for(by_channel, DType::bf16, {64, 256, 28, 28}).kernel_class.tuning.resident_blocks, 2);
+}
+
 // KernelBench L2 #77: 128 rows, which no cluster holds in f32, and no block of devices without clusters in 16 bits.
 TEST(Schedules, LargeBlocksTakeSegmentMeansOfFewRows) {
   const auto plan_for = [](DType type, int architecture, std::int64_t channels = 128) {

@@ -199,7 +199,8 @@ void ReductionPlanner::size_column_grid() {
   }
   kernel_.threads = row_threads().group * groups;
   plan_.tiles = plan_.rows > 0 ? divide_up(plan_.rows_per_result, groups) : 0;
-  share_tiles(column_residents());
+  plan_.column_residents = column_residents();
+  share_tiles(plan_.column_residents);
   add_in_clusters();
   finish_column_grid();
 }
@@ -210,7 +211,6 @@ void ReductionPlanner::size_outer_columns() {
   plan_.column_tiles =
       std::max<std::int64_t>(divide_up(plan_.row_columns, std::int64_t{row_threads().columns} * kernel_.elements), 1);
   plan_.tiles = is_of_nothing ? 0 : plan_.rows_per_result * plan_.column_tiles;
-  reduction().columns = ColumnSums{};
   share_tiles(std::max(resident_blocks(plan_, program_, machine_), 1));
   finish_column_grid();
 }

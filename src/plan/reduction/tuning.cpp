@@ -52,9 +52,8 @@ class ReductionTuner {
   int resident_blocks() const {
     if (reduction_.is<SplitResident>())
       return std::max(resident_blocks_that_fit(machine_, kernel_.threads, block_bytes()), 1);
-    // hold_columns() counted the registers, of two blocks where the grid has so many.
-    if (reduction_.columns && reduction_.layout.inner_reduction)
-      return kernel_.f64 ? 0 : plan_.blocks > static_cast<unsigned>(machine_.multiprocessors) ? 2 : 1;
+    // hold_columns() counted the registers.
+    if (reduction_.columns && reduction_.layout.inner_reduction) return kernel_.f64 ? 0 : plan_.column_residents;
     std::int64_t blocks = machine_.threads_with(registers()) / kernel_.threads;
     if (reduction_.is_in_shared_memory())
       blocks = std::min(blocks, std::max((machine_.shared_bytes - kPolicy.l1_bytes) / block_bytes(), std::int64_t{1}));
