@@ -89,6 +89,8 @@ int resident_blocks_that_fit(const Machine& machine, int threads, std::int64_t b
 void choose_segment_lanes(Plan& plan, const ir::Program& program, const Machine& machine);
 /// Sums of each column of a row.
 int column_sums_of(const Structure& structure);
+/// Of one kernel: columns that a vector has elements of, each of which has a sum.
+int columns_of_vector(const KernelClass& kernel);
 /// Whether all of them are sums; else some are products, maxima and the like.
 bool are_column_sums(const Structure& structure);
 /// Whether several operands are held for a pass that writes, as in backward passes: it works on a vector of each, in

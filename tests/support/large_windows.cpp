@@ -5,6 +5,7 @@
 
 #include "support/places.hpp"
 #include "support/view_draw.hpp"
+#include "support/windows.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -28,21 +29,13 @@ class WindowDraw : public ViewDraw<WindowDraw> {
                random_.pick({DType::f32, DType::f16, DType::bf16}));
   }
 
-  struct Windows {
-    std::size_t outer = 0;  // dimensions before those of the windows
-    Place shape, size, stride, dilation, result;
-    std::string arguments;
-    std::string name(const char* stem) const { return stem + std::to_string(size.size()) + "d"; }
-  };
-
   Windows draw_windows(bool has_dilation, int most_dimensions = 3) {
     Windows w;
     const int rank = random_.below(most_dimensions);
     w.size = rank == 0   ? Place{between(65, 90)}
              : rank == 1 ? Place{between(7, 9), between(10, 12)}
                          : Place{between(3, 5), 5, between(5, 6)};
-    w.outer = static_cast<std::size_t>(between(0, 2));
-    for (std::size_t d = 0; d < w.outer; ++d) w.shape.push_back(between(1, 3));
+    for (std::int64_t d = between(0, 2); d > 0; --d) w.shape.push_back(between(1, 3));
     w.result = w.shape;
     for (const std::int64_t size : w.size) {
       w.stride.push_back(random_.percent(50) ? between(1, 3) : size + between(0, 2));
@@ -53,18 +46,6 @@ class WindowDraw : public ViewDraw<WindowDraw> {
     }
     w.arguments = list(w.size) + ", " + list(w.stride) + (has_dilation ? ", dilation=" + list(w.dilation) : "");
     return w;
-  }
-
-  template <class Combine>
-  static double over_window(const Windows& w, const Place& place, const At& x, double first, Combine combine) {
-    double all = first;
-    each_place(w.size, [&](const Place& inside) {
-      Place at = place;
-      for (std::size_t d = 0; d < w.size.size(); ++d)
-        at[w.outer + d] = place[w.outer + d] * w.stride[d] + inside[d] * w.dilation[d];
-      all = combine(all, x(at));
-    });
-    return all;
   }
 
   void max_pool() {

@@ -1,5 +1,6 @@
 // What draws of functions share: a table of the functions, one of which each case is drawn of, and the operands of the
-// case. For view_functions.cpp, index_functions.cpp, row_view_functions.cpp and large_windows.cpp.
+// case. For view_functions.cpp, index_functions.cpp, row_view_functions.cpp, large_windows.cpp and
+// window_functions.cpp.
 #pragma once
 
 #include <cstdint>

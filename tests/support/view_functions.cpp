@@ -6,6 +6,7 @@
 
 #include "support/places.hpp"
 #include "support/view_draw.hpp"
+#include "support/windows.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -50,24 +51,17 @@ class Draw : public ViewDraw<Draw> {
 
   // ---- windows
 
-  struct Windows {
-    int rank = 0;
-    Place shape, size, stride, dilation, padding, result;
-    bool rounds_up = false;
-    std::string arguments;
-  };
-
   Windows draw_windows(bool has_dilation, bool may_leave = false) {
     Windows w;
-    w.rank = static_cast<int>(between(1, 3));
+    const int rank = static_cast<int>(between(1, 3));
     for (int d = static_cast<int>(between(0, 2)); d > 0; --d) w.shape.push_back(between(1, 3));
     w.result = w.shape;
-    for (int d = 0; d < w.rank; ++d) {
+    for (int d = 0; d < rank; ++d) {
       w.size.push_back(between(1, 3));
       w.stride.push_back(between(1, 3));
       w.dilation.push_back(has_dilation ? between(1, 2) : 1);
       const std::int64_t reach = (w.size.back() - 1) * w.dilation.back() + 1;
-      w.shape.push_back(reach + between(0, w.rank == 1 ? 40 : 7));
+      w.shape.push_back(reach + between(0, rank == 1 ? 40 : 7));
       w.padding.push_back(may_leave ? between(0, static_cast<int>(w.size.back() / 2)) : 0);
     }
     w.rounds_up = may_leave && random_.percent(30);
@@ -92,30 +86,10 @@ class Draw : public ViewDraw<Draw> {
     return count + (w.rounds_up && leaves_some && begin < extent ? 1 : 0);
   }
 
-  // Folds `combine` over those elements of the window at `place` of a result that the tensor has.
-  template <class Combine>
-  static double over_window(const Windows& w, const Place& place, const At& x, double first, Combine combine) {
-    double all = first;
-    each_place(w.size, [&](const Place& inside) {
-      Place at = place;
-      const std::size_t outer = place.size() - w.size.size();
-      bool exists = true;
-      for (std::size_t d = 0; d < w.size.size(); ++d) {
-        at[outer + d] =
-            place[outer + d] * w.stride[d] + inside[d] * w.dilation[d] - (w.padding.empty() ? 0 : w.padding[d]);
-        exists = exists && at[outer + d] >= 0 && at[outer + d] < w.shape[outer + d];
-      }
-      if (exists) all = combine(all, x(at));
-    });
-    return all;
-  }
-
-  static std::string of_rank(const char* stem, int rank) { return stem + std::to_string(rank) + "d"; }
-
   void max_pool() {
     const Windows w = draw_windows(true, random_.percent(60));
     const IntegerArray x = operand(w.shape);
-    test_.text = of_rank("max_pool", w.rank) + "(relu(x0 - 1), " + w.arguments + ") * 2 + 1";
+    test_.text = w.name("max_pool") + "(relu(x0 - 1), " + w.arguments + ") * 2 + 1";
     const At inner = [&](const Place& at) { return std::max(value_at(x, at) - 1, 0.0); };
     test_.expected = made(w.result, [&](const Place& place) {
       return 1 + 2 * over_window(w, place, inner, -100, [](double a, double b) { return std::max(a, b); });
@@ -129,14 +103,14 @@ class Draw : public ViewDraw<Draw> {
   void avg_pool() {
     Windows w = draw_windows(false, random_.percent(60));
     const IntegerArray x = operand(w.shape);
-    const bool overrides = w.rank > 1 && random_.percent(30);
+    const bool overrides = w.rank() > 1 && random_.percent(30);
     const bool pads = std::ranges::any_of(w.padding, [](std::int64_t padding) { return padding != 0; });
     const bool counts_padded = !overrides && w.rounds_up && random_.percent(50);
     const bool counts_existing =
         !overrides && !counts_padded && (pads || w.rounds_up) && (w.rounds_up || random_.percent(60));
     if (counts_existing) w.arguments += ", count_include_pad=false";
     const std::int64_t divisor = overrides ? between(1, 9) : count_of(w.size);
-    test_.text = of_rank("avg_pool", w.rank) + "(x0 * 3, " + w.arguments +
+    test_.text = w.name("avg_pool") + "(x0 * 3, " + w.arguments +
                  (overrides ? ", divisor_override=" + std::to_string(divisor) : "") + ")";
     const At inner = [&](const Place& at) { return 3 * value_at(x, at); };
     test_.expected = made(w.result, [&](const Place& place) {
@@ -166,8 +140,7 @@ class Draw : public ViewDraw<Draw> {
     if (w.rounds_up) w.arguments += ", ceil_mode=true";
     const IntegerArray x = operand(w.shape);
     const double p = random_.pick({1.0, 2.0, 3.0});
-    test_.text =
-        of_rank("lp_pool", w.rank) + "(abs(x0), " + std::to_string(static_cast<int>(p)) + ", " + w.arguments + ")";
+    test_.text = w.name("lp_pool") + "(abs(x0), " + std::to_string(static_cast<int>(p)) + ", " + w.arguments + ")";
     const At inner = [&](const Place& at) { return std::pow(std::abs(value_at(x, at)), p); };
     const auto all = static_cast<double>(count_of(w.size));
     test_.expected = made(w.result, [&](const Place& place) {
@@ -182,7 +155,7 @@ class Draw : public ViewDraw<Draw> {
     const Windows w = draw_windows(false, random_.percent(60));
     const IntegerArray x = operand(w.shape);
     const auto axis = static_cast<std::size_t>(between(0, static_cast<int>(w.shape.size()) - 1));
-    test_.text = "sum(" + of_rank("max_pool", w.rank) + "(x0, " + w.arguments + "), " + std::to_string(axis) + ")";
+    test_.text = "sum(" + w.name("max_pool") + "(x0, " + w.arguments + "), " + std::to_string(axis) + ")";
     const At inner = [&](const Place& at) { return value_at(x, at); };
     Place kept = w.result;
     kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -199,11 +172,11 @@ class Draw : public ViewDraw<Draw> {
 
   void adaptive() {
     Windows w;
-    w.rank = static_cast<int>(between(1, 3));
+    const int rank = static_cast<int>(between(1, 3));
     w.shape = {between(1, 2), between(1, 3)};
     w.result = w.shape;
     Place parts;
-    for (int d = 0; d < w.rank; ++d) {
+    for (int d = 0; d < rank; ++d) {
       parts.push_back(between(1, 4));
       w.size.push_back(between(1, 4));
       w.shape.push_back(parts.back() * w.size.back());
@@ -213,7 +186,7 @@ class Draw : public ViewDraw<Draw> {
     w.dilation.assign(w.size.size(), 1);
     const IntegerArray x = operand(w.shape);
     const bool is_max = random_.percent(50);
-    test_.text = of_rank(is_max ? "adaptive_max_pool" : "adaptive_avg_pool", w.rank) + "(x0, " + list(parts) + ")";
+    test_.text = w.name(is_max ? "adaptive_max_pool" : "adaptive_avg_pool") + "(x0, " + list(parts) + ")";
     const At inner = [&](const Place& at) { return value_at(x, at); };
     test_.expected = made(w.result, [&](const Place& place) {
       if (!is_max) return sum_at(w, place, inner) / static_cast<double>(count_of(w.size));
@@ -233,7 +206,7 @@ class Draw : public ViewDraw<Draw> {
       result.push_back(shape.back() * factors.back());
     }
     const IntegerArray x = operand(shape);
-    test_.text = of_rank("upsample_nearest", rank) + "(x0 + 1, " + list(factors) + ")";
+    test_.text = "upsample_nearest" + std::to_string(rank) + "d" + "(x0 + 1, " + list(factors) + ")";
     test_.expected = made(result, [&](Place at) {
       for (std::size_t d = 0; d < factors.size(); ++d) at[d + 2] /= factors[d];
       return value_at(x, at) + 1;

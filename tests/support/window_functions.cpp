@@ -5,6 +5,7 @@
 
 #include "support/places.hpp"
 #include "support/view_draw.hpp"
+#include "support/windows.hpp"
 
 namespace epifuse::test {
 namespace {
@@ -20,12 +21,6 @@ class WindowFunctionDraw : public ViewDraw<WindowFunctionDraw> {
   }
 
  private:
-  struct Windows {
-    Place shape, size, stride, padding, dilation, result;
-    std::string arguments;
-    std::string name(const char* stem) const { return stem + std::to_string(size.size()) + "d"; }
-  };
-
   // So many elements of a window that to compute each of them once pays, whatever the step.
   Windows draw_windows(bool has_dilation) {
     Windows w;
@@ -52,22 +47,6 @@ class WindowFunctionDraw : public ViewDraw<WindowFunctionDraw> {
     if (has_dilation) w.arguments += ", " + list(w.dilation);
     if (ceils) w.arguments += ", ceil_mode=true";
     return w;
-  }
-
-  // Of the elements of a window that exist.
-  template <class Combine>
-  static double over_window(const Windows& w, const Place& place, const At& x, double first, Combine combine) {
-    double all = first;
-    each_place(w.size, [&](const Place& inside) {
-      Place at = place;
-      bool exists = true;
-      for (std::size_t d = 0; d < w.size.size(); ++d) {
-        at[2 + d] = place[2 + d] * w.stride[d] + inside[d] * w.dilation[d] - w.padding[d];
-        exists = exists && at[2 + d] >= 0 && at[2 + d] < w.shape[2 + d];
-      }
-      if (exists) all = combine(all, x(at));
-    });
-    return all;
   }
 
   // What each element becomes, and its text: of the operand, or also of one for each channel.

@@ -12,6 +12,7 @@
 #include "codegen/params.hpp"
 #include "codegen/prelude.hpp"
 #include "codegen/source.hpp"
+#include "ir/marks.hpp"
 #include "plan/analysis/accuracy.hpp"
 #include "plan/pointwise/pointwise.hpp"
 
@@ -99,16 +100,11 @@ class WindowTileEmitter {
   std::vector<Value> nodes_of_results() const {
     std::vector<bool> is_needed(program_.nodes().size(), false);
     for (std::size_t i = 0; i < program_.results().size(); ++i) is_needed[index(stored_value(i))] = true;
+    ir::mark_arguments(program_.nodes(), is_needed,
+                       [&](std::size_t i) { return writer_.is_of_tile(static_cast<Value>(i)); });
     std::vector<Value> nodes;
-    for (auto i = program_.nodes().size(); i-- > 0;) {
-      if (!is_needed[i]) continue;
-      const auto value = static_cast<Value>(i);
-      nodes.push_back(value);
-      const ir::Node& node = program_.node(value);
-      for (int k = 0; k < node.computed_arity() && !writer_.is_of_tile(value); ++k)
-        is_needed[index(node.args[static_cast<std::size_t>(k)])] = true;
-    }
-    std::ranges::reverse(nodes);
+    for (std::size_t i = 0; i < is_needed.size(); ++i)
+      if (is_needed[i]) nodes.push_back(static_cast<Value>(i));
     return nodes;
   }
 
@@ -235,9 +231,8 @@ class WindowTileEmitter {
                            : "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p), shared);\n";
     return fmt::format(
         "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
-        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? p.tiles - "
-        "1 "
-        "- tile : tile; }}\n\n"
+        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return p.reverse_order ? "
+        "p.tiles - 1 - tile : tile; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}) {}(const Params p) {{\n  __shared__ Shared shared;\n"
         "  const Uniforms uniforms{{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/}};\n{}}}\n",
         kernel_.threads, kKernelName, run);

@@ -29,8 +29,7 @@ std::string ColumnSumsWriter::member() const {
   std::string first;
   if (!plan::are_column_sums(reduction_.structure)) {
     std::vector<std::string> all;
-    const bool has_one = reduction_.columns->coordinates > 0 || !reduction_.layout.inner_reduction;
-    const auto elements = static_cast<std::size_t>(has_one ? 1 : kernel_.elements);
+    const auto elements = static_cast<std::size_t>(plan::columns_of_vector(kernel_));
     for (const AccumulatorKind kind : kinds())
       all.push_back(fmt::format("{{{}}}", fmt::join(std::vector(elements, text_of(kind).identity), ", ")));
     first = fmt::format("{}", fmt::join(all, ", "));

@@ -190,8 +190,7 @@ class ReductionEmitter {
     add("kInnerReduction", reduction_.layout.inner_reduction, "a thread's vector belongs to one row");
     if (reduction_.columns) {
       add("kColumnSums", plan::column_sums_of(reduction_.structure), "sums over rows of each column");
-      const bool has_one = reduction_.columns->coordinates > 0 || !reduction_.layout.inner_reduction;
-      add("kVectorColumns", has_one ? 1 : kernel_.elements, "columns that a vector has elements of");
+      add("kVectorColumns", plan::columns_of_vector(kernel_), "columns that a vector has elements of");
       add("kColumnSegments", reduction_.columns->coordinates > 0, "columns are segments of a row, not elements");
       add("kColumnsAreSums", plan::are_column_sums(reduction_.structure), "and are added");
       add("kColumnCoordinates",

@@ -1,3 +1,4 @@
+// A kernel iterates over one space: pieces of results need dimensions in common. Called by lower.cpp.
 #include "plan/bind/joined_results.hpp"
 
 #include <algorithm>
@@ -47,6 +48,7 @@ bool share_operand(ir::Value one, ir::Value other, const ir::Builder& builder) {
 }  // namespace
 
 void connect(std::vector<ResultValue>& results, ir::Builder& builder) {
+  if (std::ranges::none_of(results, &ResultValue::is_cut)) return;
   const std::vector<ResultValue> as_built = results;
   const bool is_one_space = have_one_space(results, builder);
   for (ResultValue& result : results) {

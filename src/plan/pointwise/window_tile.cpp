@@ -15,6 +15,7 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "base/text.hpp"
+#include "ir/marks.hpp"
 #include "plan/analysis/accuracy.hpp"
 #include "plan/pointwise/pointwise.hpp"
 
@@ -349,17 +350,12 @@ Access classify_beside(const StridedOperand& strided, const Space& space) {
 }  // namespace
 
 std::vector<Value> nodes_of_function(const ir::Program& program, Value value) {
-  std::vector<bool> is_needed(program.nodes().size(), false);
-  is_needed[static_cast<std::size_t>(value)] = true;
+  std::vector<bool> is_needed(static_cast<std::size_t>(value) + 1, false);
+  is_needed.back() = true;
+  ir::mark_arguments(program.nodes(), is_needed, [](std::size_t) { return false; });
   std::vector<Value> nodes;
-  for (auto i = static_cast<std::size_t>(value) + 1; i-- > 0;) {
-    if (!is_needed[i]) continue;
-    nodes.push_back(static_cast<Value>(i));
-    const Node& n = program.nodes()[i];
-    for (int k = 0; k < n.computed_arity(); ++k)
-      is_needed[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])] = true;
-  }
-  std::ranges::reverse(nodes);
+  for (std::size_t i = 0; i < is_needed.size(); ++i)
+    if (is_needed[i]) nodes.push_back(static_cast<Value>(i));
   return nodes;
 }
 
@@ -438,9 +434,8 @@ void explain_tile(PlanSummary& summary, const ir::Program& program, const Plan& 
 
 std::string why(const WindowTile& tile, const KernelClass&) {
   return fmt::format(
-      "windows overlap, and what they take of each element is expensive: a block computes it once for its tile of {} x "
-      "{} "
-      "results, and reads it from shared memory",
+      "windows overlap, and what they take of each element is expensive: a block computes it once for its tile of "
+      "{} x {} results, and reads it from shared memory",
       tile.rows, tile.columns);
 }
 

@@ -56,6 +56,12 @@ int column_sums_of(const Structure& structure) {
   return static_cast<int>(std::ranges::count_if(structure.accumulators, &Accumulator::columns));
 }
 
+int columns_of_vector(const KernelClass& kernel) {
+  const ReductionClass& reduction = *kernel.reduction();
+  const bool has_one = reduction.columns->coordinates > 0 || !reduction.layout.inner_reduction;
+  return has_one ? 1 : kernel.elements;
+}
+
 bool are_column_sums(const Structure& structure) {
   return std::ranges::none_of(structure.accumulators,
                               [](const Accumulator& a) { return a.columns && a.kind != AccumulatorKind::sum; });
