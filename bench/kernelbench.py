@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Problems of KernelBench, unmodified, as PyTorch runs them, as torch.compile's default does, and with EpiFuse's
+r"""Problems of KernelBench, unmodified, as PyTorch runs them, as torch.compile's default does, and with EpiFuse's
 backend: time, kernels, what was fused.
 
     python3 bench/kernelbench.py KernelBench/                       # a checkout: the odd problems of level 2
     python3 bench/kernelbench.py KernelBench/ --level 1 --problems 19,20,21 --dtypes f16
     python3 bench/kernelbench.py --rebuilt                          # no checkout: models rebuilt from bench/level2.py
+    python3 bench/kernelbench.py --rebuilt --level 1,2 --small --device cpu --contestants epifuse --seconds 0 \
+        --dtypes f32,f16,bf16 --output tests/reports/kernelbench-small.json   # no GPU: what becomes a kernel, and is it right
 
 Models run as they are constructed, in training mode under torch.no_grad, as KernelBench runs them: batch norms take
 the statistics of the batch. --eval gives inference. Random numbers have one seed. Every result is checked against eager's (is_right() says how). Times are medians of
@@ -25,6 +27,8 @@ import sys
 import tempfile
 import time
 
+import level1
+import level2
 import markdown
 import record as record_file
 import table_models
@@ -39,6 +43,7 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 # Of the largest magnitude, what a result may differ from eager's without a closer look: f16 and bf16 round after every
 # operation there, once here.
 TOLERANCES = {"f32": 1e-3, "f16": 2e-2, "bf16": 1e-1}
+REBUILT = {1: level1, 2: level2}
 FEWEST_SAMPLES = 11
 SEED = 42
 # What the GPU waits before each call, some 1.5 ms, so that the call is queued as a whole by then: what the GPU takes
@@ -50,7 +55,8 @@ torch = None
 
 
 def problems_of(path, level, wanted):
-    """[(name, file)] of a checkout, a folder of problems, or one file, by number."""
+    """[(name, file)] of a checkout, a folder of problems, or one file, by number: those wanted; without a wish the odd
+    ones, and of level 1 those that bench/level1.py has."""
     path = pathlib.Path(path)
     if path.is_file():
         return [(path.stem, path)]
@@ -69,27 +75,33 @@ def problems_of(path, level, wanted):
             f"kernelbench.py: no problems in {path}: expected a checkout of KernelBench, a folder of its problems, "
             "or one of its files"
         )
-    chosen = [one for one in sorted(found) if (one[0] in wanted if wanted else one[0] % 2)]
+    usual = (lambda number: number in level1.PROBLEMS) if level == 1 else (lambda number: number % 2)
+    chosen = [one for one in sorted(found) if (one[0] in wanted if wanted else usual(one[0]))]
     return [(file.stem, file) for _, file in chosen]
 
 
-def rebuilt(folder, small, wanted):
-    import level2
-
-    for number in level2.PROBLEMS:
+def rebuilt(folder, level, small, wanted):
+    """A folder of the level's problems that stand in bench/."""
+    problems = REBUILT[level]
+    folder = folder / f"level{level}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, problem in problems.PROBLEMS.items():
         if not wanted or number in wanted:
-            (folder / f"{number}_rebuilt.py").write_text(level2.text(number, small))
+            # Of level 2 these names are those of the records.
+            name = f"{number}_{problem.name}" if level == 1 else f"{number}_rebuilt"
+            (folder / f"{name}.py").write_text(problems.text(number, small))
     return folder
 
 
 def chosen(options, scratch):
     """The problems' names and files; those that are rebuilt are written first."""
-    path = options.path
-    if options.rebuilt:
-        folder = options.folder or scratch
-        folder.mkdir(parents=True, exist_ok=True)
-        path = rebuilt(folder, options.small, options.problems)
-    return problems_of(path, options.level, options.problems)
+    found = []
+    for level in options.level:
+        path = options.path
+        if options.rebuilt:
+            path = rebuilt(options.folder or scratch, level, options.small, options.problems)
+        found += problems_of(path, level, options.problems)
+    return found
 
 
 def load(file, dtype, device, training):
@@ -136,6 +148,12 @@ def in_f64(model, inputs):
     return wide(*(one.double() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in inputs))
 
 
+def stored_as(like, exact):
+    if isinstance(exact, (tuple, list)):
+        return [stored_as(a, b) for a, b in zip(like, exact)]
+    return exact.to(like.dtype)
+
+
 def is_right(result, expected, dtype, exact):
     """Right is a result within TOLERANCES of eager's. Where numbers cancel to nothing (the mean of what a norm made)
     the largest of them says nothing of those that were added: a result that differs by more is compared with eager's in
@@ -178,7 +196,7 @@ def sample(runs, inputs, seconds, device):
     """Seconds of calls, contestants in turn."""
     times = collections.defaultdict(list)
     deadline = time.monotonic() + seconds
-    while runs and (min(len(times[name]) for name in runs) < FEWEST_SAMPLES or time.monotonic() < deadline):
+    while runs and seconds and (min(len(times[name]) for name in runs) < FEWEST_SAMPLES or time.monotonic() < deadline):
         events = []
         for name, run in runs.items():
             if device == "cuda":
@@ -221,6 +239,8 @@ def measure(name, file, dtype, options):
             if one == "eager":
                 expected = result
             else:
+                if expected is None:  # PyTorch lacks the operation for the type on the CPU
+                    expected = stored_as(result, in_f64(model, inputs))
                 record[f"{one}_difference"] = difference(result, expected)
                 if not is_right(result, expected, dtype, lambda: in_f64(model, inputs)):
                     wrong.append(one)
@@ -342,10 +362,12 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", nargs="?", help="a checkout of KernelBench, a folder of problems, or one problem")
     parser.add_argument(
-        "--rebuilt", action="store_true", help="models rebuilt from bench/level2.py instead of a checkout"
+        "--rebuilt", action="store_true", help="models of bench/level1.py and level2.py instead of a checkout"
     )
     parser.add_argument("--small", action="store_true", help="with --rebuilt: small shapes, for tests")
-    parser.add_argument("--level", type=int, default=2)
+    parser.add_argument(
+        "--level", type=lambda text: [int(one) for one in text.split(",")], default=[2], help="1, 2, or 1,2; by default 2"
+    )
     parser.add_argument(
         "--problems",
         type=lambda text: [int(one) for one in text.split(",")],
@@ -363,7 +385,7 @@ def parse(arguments):
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--eval", action="store_true", help="inference: batch norms take their running statistics")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of timing per problem and type")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of timing per problem and type; 0: nothing is timed")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), help="seconds after which no further problem begins"
     )

@@ -5,7 +5,7 @@ import dataclasses
 import views
 from views import Layout
 
-ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e8m0": 1, "i8": 1, "i32": 4, "bool": 1, "f4e2m1": 0.5, "i4": 0.5}
+ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e8m0": 1, "i8": 1, "u8": 1, "i32": 4, "bool": 1, "f4e2m1": 0.5, "i4": 0.5}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -88,7 +88,7 @@ def examples(run):
 
 
 def kernelbench(run):
-    command = script(run, "kernelbench.py", "--rebuilt", "--folder", run.scratch / "level2")
+    command = script(run, "kernelbench.py", "--rebuilt", "--folder", run.scratch)
     if run.dry:
         yield Step("kernelbench", [*command, "--dry-run"], run.minutes * 60)
         return

@@ -51,6 +51,8 @@ class Subject {
     if (!gradient_) gradient_ = gradient_of(parse_chain(forward), options_.task);
     return &*gradient_;
   }
+  /// Null before inspection(): until then nobody has asked for what needs shapes.
+  const Task* task() const { return task_ ? &*task_ : nullptr; }
   const Inspection& inspection() {
     if (!inspection_) {
       task_ = make_task(options_.task);
@@ -144,10 +146,17 @@ std::string gradient_text(const Gradient& gradient) {
   return text;
 }
 
-Json gradient_json(const Gradient& gradient) {
+// With types and shapes where the backward pass was bound to operands.
+Json gradient_json(const Gradient& gradient, const Task* bound) {
   Json operands = Json::array();
-  for (const GradientOperand& operand : gradient.operands)
+  for (std::size_t i = 0; i < gradient.operands.size(); ++i) {
+    const GradientOperand& operand = gradient.operands[i];
     operands.push_back({{"name", operand.name}, {"source", name_of(operand.source)}, {"index", operand.index}});
+    if (bound == nullptr) continue;
+    const TensorInfo& info = bound->inputs[i].info;
+    operands.back()["dtype"] = to_string(info.dtype);
+    operands.back()["shape"] = tool::to_json(info.shape);
+  }
   return {{"forward", gradient.forward.str()},
           {"backward", gradient.backward.str()},
           {"saved", gradient.saved},
@@ -200,7 +209,8 @@ std::string dump(const DumpOptions& options) {
 
   Json json;
   std::string text = subject.gradient() == nullptr || options.json ? "" : gradient_text(*subject.gradient());
-  if (subject.gradient() != nullptr && options.json) json["gradient"] = gradient_json(*subject.gradient());
+  if (subject.gradient() != nullptr && options.json)
+    json["gradient"] = gradient_json(*subject.gradient(), subject.task());
   for (const Emitter* e : emitters) {
     if (options.json) {
       const bool is_data = e->name == "plan";

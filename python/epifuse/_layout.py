@@ -298,10 +298,12 @@ def join_biases(graph, groups):
 
 def may_be_measured(graph, inputs):
     """Whether calls of the graph may be repeated, and there is something to choose: convolutions on a GPU, of known
-    extents; nothing is written."""
+    extents; nothing is written, and no random numbers are drawn."""
     if not all(isinstance(one, torch.Tensor) and all(isinstance(n, int) for n in one.shape) for one in inputs):
         return False
     for node in graph.nodes:
         if node.op == "call_function" and (node.is_impure() or node.target is _aten.copy_.default):
+            return False
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             return False
     return any(node.target is _aten.convolution.default and node.meta["val"].is_cuda for node in graph.nodes)

@@ -132,8 +132,8 @@ class Settings:
         return settings
 
     def patches(self):
-        """Of Inductor's configuration. Random numbers stay operations of their own, so that a graph with them is seen
-        (_inductor.check_graph)."""
+        """Of Inductor's configuration. Random numbers stay PyTorch's own operations, which draw from the generators that
+        eager PyTorch draws from."""
         from torch._inductor import config, list_mode_options
 
         from ._in_place import InPlace
@@ -214,14 +214,9 @@ class _Cut:
 
     def __init__(self, settings, in_order):
         self.settings, self.in_order = settings, in_order
-        self.reports, self.reduces, self.may_be_measured, self.unsuited = [], False, False, None
+        self.reports, self.reduces, self.may_be_measured = [], False, False
 
     def __call__(self, phase, module, inputs):
-        try:
-            _inductor.check_graph(module.graph)
-        except _inductor.Unsuited as why:
-            self.unsuited = why  # Inductor may wrap what comes through it
-            raise
         _layout.take_apart(module.graph)
         groups, left = _groups_of(module.graph, self.settings.gemm)
         self.reduces = any(_shapes.reduces(Launcher(group.chain().text).values()) for group in groups)
@@ -251,12 +246,7 @@ class _Told:
 def _compile_for_inductor(settings, module, inputs):
     def compiled(in_order, patches):
         cut, patches = _Cut(settings, in_order), settings.patches() | patches
-        try:
-            return _inductor.compiled(_dynamos(module), inputs, patches, _DECOMPOSED, cut), cut
-        except Exception:
-            if cut.unsuited is not None:
-                raise cut.unsuited from None
-            raise
+        return _inductor.compiled(_dynamos(module), inputs, patches, _DECOMPOSED, cut), cut
 
     # Reductions along the rows of an image are fast where rows lie so in memory: a copy may pay.
     run, cut = compiled(True, {})

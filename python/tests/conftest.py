@@ -44,8 +44,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def nothing_falls_back(request):
-    """Every graph goes through Inductor, unless its test says otherwise (the mark `falls_back`), asks for eager PyTorch,
-    or the graph draws random numbers; and the package warns of nothing."""
+    """Every graph goes through Inductor, unless its test says otherwise (the mark `falls_back`) or asks for eager PyTorch;
+    and the package warns of nothing."""
     import epifuse
 
     _forget_reports()  # of other tests: only the last 256 are kept
@@ -59,9 +59,9 @@ def nothing_falls_back(request):
     assert not kept.messages
     for report in epifuse.reports():
         if report.producers != "inductor":
-            from epifuse import _inductor, _torch_backend
+            from epifuse import _torch_backend
 
-            assert report.why_eager in (_torch_backend.ASKED_FOR, _inductor.RANDOM), report
+            assert report.why_eager == _torch_backend.ASKED_FOR, report
 
 
 def _forget_reports():

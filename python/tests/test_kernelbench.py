@@ -61,6 +61,18 @@ def test_bad_paths(tmp_path):
         kernelbench.problems_of(tmp_path, 2, [])
 
 
+def test_the_problems_of_level_1_are_a_kernel_each(tmp_path):
+    """A share of them; tests/reports/kernelbench-small.json has all."""
+    out = tmp_path / "out.json"
+    asked = "--rebuilt --small --level 1 --device cpu --contestants epifuse --seconds 0 --dtypes bf16".split()
+    kernelbench.main([*asked, "--problems", "33,37,41,46,50,51", "--output", str(out)])
+    records = record_file.read(out)["records"]
+    assert [record["problem"].partition("_")[0] for record in records] == "33 37 41 46 50 51".split()
+    for record in records:
+        assert record["right"] and not record["fallback"] and "epifuse_ms" not in record, record
+        assert len(record["chains"]) == (0 if record["problem"] == "50_conv2d" else 1), record
+
+
 def test_the_rebuilt_problems_give_what_the_table_of_facts_says():
     for number, problem in level2.PROBLEMS.items():
         names = {}

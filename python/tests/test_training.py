@@ -249,9 +249,24 @@ def test_dynamic_shapes_need_no_further_kernels(kind, options):
         assert [len(epifuse.compile(chain).results) for chain in dynamic[phase].kernels] == results, phase
 
 
-def test_dropout_draws_as_eager_does():
-    reports = compared(Transformer(dropout=0.4), Transformer.data(0)[0])
-    assert reports["backward"].why_eager and count_of(reports["backward"]) >= 40
+class Dropping(Transformer):
+    """Drops before the block, inside it and behind it; `again`: the block is computed again in the backward pass."""
+
+    def __init__(self, again):
+        super().__init__(dropout=0.4)
+        self.again = again
+
+    def block(self, x):
+        x, block = F.dropout(x, 0.1), super().block
+        x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
+        return F.dropout(x.relu(), 0.3)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["kept", "checkpointed"])
+@pytest.mark.parametrize("options", [None, EAGER], ids=["inductor", "eager"])
+def test_dropout_draws_as_eager_does(options, again):
+    reports = compared(Dropping(again), Transformer.data(0)[0], options=options)
+    assert count_of(reports["backward"]) >= 40
 
 
 def test_gradients_that_nobody_wants():

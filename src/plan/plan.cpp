@@ -114,7 +114,8 @@ std::uint64_t bytes_of(const StridedOperand& strided, const Space& space) {
     if (strided.strides[d] != 0) table *= static_cast<std::uint64_t>(space.extents[i]);
   }
   // Of what is read at indices no more than there is.
-  for (const GatheredDimension& gather : strided.gathers) table *= static_cast<std::uint64_t>(gather.extent);
+  for (const GatheredDimension& gather : strided.gathers)
+    if (gather.stride != 0) table *= static_cast<std::uint64_t>(gather.extent);
   if (strided.places > 0)
     bytes = bytes / static_cast<std::uint64_t>(strided.places) * static_cast<std::uint64_t>(strided.existing);
   if (!strided.gathers.empty()) bytes = std::min(bytes, table);

@@ -186,6 +186,9 @@ TEST(EmittedGradients, OfWindows) {
       {"x[1, :, 2]", {"x"}},
       {"cat((x, w), 1)", {"x"}},
       {"max_pool3d(x, 3, 2, 1)", {"x"}},
+      {"sum(max_pool2d(x, 2), (2, 3))", {"x"}},
+      {"mean(avg_pool2d(x, 3, 2, 1), (2, 3))", {"x"}},
+      {"sum(max_pool2d(x, 3, 2, 1) * k, 1)", {"x"}},
   };
   const std::map<std::string, Dims> images = {{"x", {2, 6, 9, 10}}, {"w", {2, 1, 9, 10}}, {"k", {6, 1, 1}}};
   for (const Example& example : examples) expect(example, images);

@@ -4,6 +4,8 @@
 #include <random>
 #include <set>
 
+#include <epifuse/gradient.hpp>
+
 #include "plan/distinct.hpp"
 #include "plan/explain.hpp"
 #include "plan/plans.hpp"
@@ -44,6 +46,16 @@ TEST(Traffic, CachesGiveAgainWhatRunsOfRowsShare) {
   EXPECT_NE(to_text(pool, 3.35e12, {}).find("time             30.67 µs"), std::string::npos);
   EXPECT_EQ(summary_of("max_pool2d(x, 2)", {in(DType::f16, {32, 64, 112, 112})}).bytes_from_caches, 0U);
   EXPECT_EQ(summary_of("relu(x)", {in(DType::f16, {32, 64, 112, 112})}).bytes_from_caches, 0U);
+}
+
+// The gradient of a sum of windows reads an element of each row, and each window's largest: nothing along the row of
+// what all of it shares.
+TEST(Traffic, WhatARowSharesIsReadOnceBehindItsWindows) {
+  const Gradient pool = gradient(test::as_written("sum(max_pool1d(x, 2), 1)"), {"x"});
+  const PlanSummary backward = summary_of(
+      pool.backward.str(), {in(DType::f32, {128}), in(DType::u8, {128, 16384}), in(DType::f32, {128, 32768})});
+  EXPECT_EQ(backward.bytes_read, 128 * 4 + 128 * 16384);
+  EXPECT_EQ(backward.bytes_written, 128 * 32768 * 4);
 }
 
 // The second read comes too late for a cache: 1.6 GB were read in between.

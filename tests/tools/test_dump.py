@@ -36,7 +36,10 @@ class Gradients(ToolTest):
         data = self.json_of("dump", "x + b", "x=f32[6,70]", "b=f32[70]", "--gradient", "b", "--emit", "plan", "--json")
         self.assertEqual(
             data["gradient"]["operands"],
-            [{"name": "dout", "source": "gradient", "index": 0}, {"name": "b", "source": "shape", "index": 1}],
+            [
+                {"name": "dout", "source": "gradient", "index": 0, "dtype": "f32", "shape": [6, 70]},
+                {"name": "b", "source": "shape", "index": 1, "dtype": "f32", "shape": [70]},
+            ],
         )
 
     def test_scalars_keep_their_names(self):

@@ -251,7 +251,8 @@ bool Strided::apply(const Repeated& repeated) {
   made.first = made.count == 0 ? 0 : first;
   is_all_outside = is_all_outside || (made.bounded && made.count == 0);
   if (from.broadcast) made.bounded = false;  // one element will do
-  if (!from.broadcast && !is_all_outside) {
+  const bool has_one_row = !is_again && from.stride == 0;
+  if (!from.broadcast && !has_one_row && !is_all_outside) {
     made.repeat = {by.times, 1, by.shift - low * by.times};
     made.rows = high - low;
     made.row_stride = from.stride;
