@@ -14,6 +14,7 @@
 #include <epifuse/precompile.hpp>
 #include <epifuse/scale_layouts.hpp>
 #include <epifuse/tensor.hpp>
+#include <epifuse/ties.hpp>
 
 namespace epifuse {
 

@@ -23,6 +23,7 @@
 
 #include <epifuse/dtype.hpp>
 #include <epifuse/tensor.hpp>
+#include <epifuse/ties.hpp>
 
 namespace epifuse {
 
@@ -258,10 +259,10 @@ Expr sum(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false
 Expr mean(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
 /// product of the elements; 1 of none.
 Expr prod(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
-/// the largest; NaN if any is.
-Expr amax(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
-/// the smallest; NaN if any is.
-Expr amin(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false);
+/// the largest; NaN if any is. `ties`: where its gradient goes.
+Expr amax(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false, Ties ties = Ties::share);
+/// the smallest; NaN if any is. `ties`: where its gradient goes.
+Expr amin(const Expr& input, const Axes& axis = Axes::all(), bool keepdim = false, Ties ties = Ties::share);
 /// sum((element - mean) ** 2) / max(count - correction, 0). The parameters stand in PyTorch's order.
 Expr var(const Expr& input, const Axes& axis = Axes::all(), double correction = 1, bool keepdim = false);
 /// sqrt(var).

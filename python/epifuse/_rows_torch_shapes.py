@@ -70,7 +70,8 @@ def _extreme(name, binary, method):
             return c.emit(name, input, keepdim=False)
         if isinstance(dim, (list, tuple)):
             raise Unsupported(f"'{method}' over several dimensions")
-        value = c.emit(name, input, **axes_of(method, dim, input), keepdim=bool(keepdim))
+        # Over all dimensions PyTorch's gradient is shared among equals, along one it goes to the first of them.
+        value = c.emit(name, input, **axes_of(method, dim, input), keepdim=bool(keepdim), ties="first")
         try:
             return Extremes((value, position(c, f"arg{method}", input, dim, keepdim, method)))
         except Unsupported as problem:

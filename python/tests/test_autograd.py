@@ -422,6 +422,28 @@ def test_a_result_that_was_rounded_is_saved_where_that_matters():
         assert epifuse.compile("sigmoid(x) * 255", dtype="u8")(x).dtype == torch.uint8
 
 
+TIES = {
+    "max of a dimension": lambda x: x.max(1).values * 2,
+    "max of a dimension, kept": lambda x: torch.max(x, -1, True)[0] + x,
+    "min of a dimension": lambda x: x.min(dim=1)[0] * 2,
+    "max": lambda x: x.max() * 2,
+    "amax": lambda x: x.amax(1) * 2,
+    "largest of a row without the softmax": lambda x: x - x.max(-1, keepdim=True).values,
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 2) * 2,
+    "max_pool1d": lambda x: F.max_pool1d(x, 3, 2, 1) * 2,
+}
+
+
+@pytest.mark.parametrize("function", TIES.values(), ids=TIES)
+def test_the_gradient_of_ties_is_pytorchs(function):
+    rows = [[1.0, 2.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [3.0, -1.0, 3.0, -1.0]]
+    theirs, ours = (torch.tensor(rows, requires_grad=True) for _ in range(2))
+    weights = torch.arange(1.0, 1 + function(theirs).numel()).reshape(function(theirs).shape)
+    (function(theirs) * weights).sum().backward()
+    (epifuse.fuse(function)(ours) * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
 @pytest.mark.parametrize("call", [as_written("gelu(x)"), as_written("gelu(x)").prepare], ids=["call", "prepare"])
 @pytest.mark.parametrize("out", [None, torch.zeros_like(X)], ids=["new", "out="])
 def test_types_that_a_chain_does_not_have(call, out):

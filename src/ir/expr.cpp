@@ -181,8 +181,12 @@ Expr threshold(const Expr& input, const Expr& threshold, const Expr& value) {
 Expr sum(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::sum, input, axis, keepdim); }
 Expr mean(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::mean, input, axis, keepdim); }
 Expr prod(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::prod, input, axis, keepdim); }
-Expr amax(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::amax, input, axis, keepdim); }
-Expr amin(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::amin, input, axis, keepdim); }
+Expr amax(const Expr& input, const Axes& axis, bool keepdim, Ties ties) {
+  return reduction(Op::amax, input, axis, keepdim, static_cast<double>(ties));
+}
+Expr amin(const Expr& input, const Axes& axis, bool keepdim, Ties ties) {
+  return reduction(Op::amin, input, axis, keepdim, static_cast<double>(ties));
+}
 Expr any(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::any, input, axis, keepdim); }
 Expr all(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::all, input, axis, keepdim); }
 Expr var(const Expr& input, const Axes& axis, double correction, bool keepdim) {

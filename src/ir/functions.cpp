@@ -352,16 +352,32 @@ Function function_of(const OpRow& row) {
   return {row.name, std::string(row.signature), parse_signature(row.signature, types), row.group, row.formula, build};
 }
 
+Ties ties_of(std::string_view function, std::string_view word) {
+  for (const Ties ties : {Ties::share, Ties::first, Ties::pool})
+    if (word == name_of(ties)) return ties;
+  base::fail(ErrorCode::invalid_expression, "'ties' of '{}' is \"share\", \"first\" or \"pool\", found '{}'", function,
+             base::shown(word));
+}
+
 Function function_of(const ReductionRow& row) {
   // As in PyTorch: there the third argument of var by position was once something else.
   constexpr std::string_view kPlain = "(input, axis=none, keepdim=false)";
   constexpr std::string_view kVar = "(input, axis=none, *, correction=1, keepdim=false)";
+  constexpr std::string_view kExtreme = "(input, axis=none, keepdim=false, *, ties=\"share\")";
   if (row.op == Op::var) {
     const auto build = [](Builder& b, Arguments a) {
       return b.reduce(Op::var, a[0].value, a[1].axes, flag(a[3]), a[2].number);
     };
     return {row.name, fmt::format("{}{}", row.name, kVar), parse_signature(kVar, "vanf"), kReductions, row.formula,
             build};
+  }
+  if (row.op == Op::amax || row.op == Op::amin) {
+    const auto build = [op = row.op](Builder& b, Arguments a) {
+      return b.extreme(op, a[0].value, a[1].axes, flag(a[2]), ties_of(reduction_row(op).name, a[3].word));
+    };
+    return {
+        row.name, fmt::format("{}{}", row.name, kExtreme), parse_signature(kExtreme, "vafw"), kReductions, row.formula,
+        build};
   }
   const auto build = [op = row.op](Builder& b, Arguments a) { return b.reduce(op, a[0].value, a[1].axes, flag(a[2])); };
   return {row.name, fmt::format("{}{}", row.name, kPlain), parse_signature(kPlain, "vaf"), kReductions, row.formula,

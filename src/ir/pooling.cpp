@@ -120,7 +120,7 @@ Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows) {
     if (dilation != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation}}));
     axes.at[axes.count++] = static_cast<std::int8_t>(d - windows.rank);
   }
-  return b.reduce(op, x, axes, false);
+  return op == Op::amax ? b.extreme(op, x, axes, false, Ties::pool) : b.reduce(op, x, axes, false);
 }
 
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
@@ -258,7 +258,7 @@ Value adaptive_pool(Builder& b, Op op, Value x, int rank, std::span<const std::i
     x = b.unflatten(x, dimension, count == Index::kOpen ? as_it_is : std::array<std::int64_t, 2>{count, -1});
     axes.at[axes.count++] = static_cast<std::int8_t>(dimension);
   }
-  return b.reduce(op, x, axes, false);
+  return op == Op::amax ? b.extreme(op, x, axes, false, Ties::pool) : b.reduce(op, x, axes, false);
 }
 
 Value upsample_nearest(Builder& b, Value x, int rank, std::span<const std::int64_t> factors) {

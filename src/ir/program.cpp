@@ -301,7 +301,8 @@ Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double
   Node node;
   node.op = op;
   node.args[0] = value;
-  node.constant = op == Op::var ? with_one_nan(correction) : 0;
+  const bool is_extreme = op == Op::amax || op == Op::amin;
+  node.constant = op == Op::var || is_extreme ? with_one_nan(correction) : 0;
   node.shaping = {axes, keepdim, {}};
   return intern(node);
 }

@@ -14,6 +14,7 @@
 
 #include <epifuse/dtype.hpp>
 #include <epifuse/math.hpp>
+#include <epifuse/ties.hpp>
 
 #include "ir/ops.hpp"
 #include "ir/views.hpp"
@@ -69,13 +70,18 @@ struct Shaping {
   friend auto operator<=>(const Shaping&, const Shaping&) = default;
 };
 
+constexpr std::string_view name_of(Ties ties) noexcept {
+  constexpr std::array<std::string_view, 3> kNames = {"share", "first", "pool"};
+  return kNames[static_cast<std::size_t>(ties)];
+}
+
 struct Node {
   Op op = Op::constant;
   std::array<Value, kMaxArity> args = {kNone, kNone, kNone};
   /// Of input, scalar and view: the position in Program::inputs, scalars or views; of what is generated: among all
   /// operands.
   int ordinal = 0;
-  double constant = 0;       ///< of constant; of var: the correction
+  double constant = 0;       ///< of constant; of var: the correction; of amax and amin: the Ties
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
   Shaping shaping;           ///< of count, reductions, shape operations, cat, iota, conv2d and what reads at indices
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
@@ -270,8 +276,12 @@ class Builder {
   Value cast(Value value, DType dtype);
   /// Exactly row(op).arity() arguments.
   Value apply(Op op, std::array<Value, kMaxArity> args);
-  /// A reduction of `value`. `correction` is var's, and 0 for the others.
+  /// A reduction of `value`. `correction` is var's, and 0 for the others but `extreme`.
   Value reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction = 0);
+  /// amax or amin.
+  Value extreme(Op op, Value value, const Axes& axes, bool keepdim, Ties ties) {
+    return reduce(op, value, axes, keepdim, static_cast<double>(ties));
+  }
   /// Dimension `dim` of `value` as two, of these extents; one of them may be -1 (what the other leaves).
   Value unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes);
   /// Dimensions first … last of `value` as one.

@@ -310,7 +310,7 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
       return add(a, op(Op::mul, unreduced(value, g), product_of_others(value)), shape);
     case Op::amax:
     case Op::amin:
-      return add(a, n.written.starts_with("adaptive_max_pool") ? of_first(value, g) : extreme(), shape);
+      return add(a, n.constant == 0 ? extreme() : of_first(value, g), shape);
     default: {  // var
       const Value freedom =
           n.constant == 0 ? count() : op(Op::maximum, op(Op::sub, count(), number(n.constant)), number(0));
@@ -321,8 +321,8 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
   }
 }
 
-// To the first of equal elements alone, in row-major order of the reduced dimensions, or to the last NaN, as pools have
-// it.
+// To the first of equal elements alone, in row-major order of the reduced dimensions, or to one NaN: the first, or as
+// pools have it the last.
 Value ReverseSweep::of_first(Value reduction, Value g) {
   const Node& n = node(reduction);
   const Value x = now(n.args[0]);
@@ -337,6 +337,11 @@ Value ReverseSweep::of_first(Value reduction, Value g) {
   }
   const Value is_one = op(Op::eq, x, unreduced(reduction, now(reduction)));
   const Value far = builder.constant(std::numeric_limits<double>::infinity());
+  if (static_cast<Ties>(n.constant) == Ties::first) {
+    const Value can_be = op(Op::logical_or, is_one, op(Op::isnan, x));
+    const Value first = builder.reduce(Op::amin, op(Op::where, can_be, place, far), n.shaping.axes, true);
+    return op(Op::where, op(Op::eq, place, first), unreduced(reduction, g), number(0));
+  }
   const auto behind_zero = [&](Value at) { return op(Op::sub, number(-1), at); };  // the last place is the smallest
   const Value of_nans = op(Op::where, op(Op::isnan, x), behind_zero(place), far);
   const Value first = builder.reduce(Op::amin, op(Op::where, is_one, place, of_nans), n.shaping.axes, true);

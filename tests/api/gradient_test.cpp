@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -271,6 +272,19 @@ TEST(Gradient, OfTiesInWindowsGoesToTheFirst) {
   EXPECT_EQ(found("max_pool1d(x, 3, 2, 1)", {{1, 3}, {1, 2, 3}}), (std::vector<double>{1, 2, 0, 0, 3, 0}));
   EXPECT_EQ(found("max_pool1d(x, 2, 1)", {{1, 5}, {1, 2, 3, 4, 5}}), (std::vector<double>{1, 2, 3, 0, 9, 0}));
   EXPECT_EQ(found("adaptive_max_pool1d(x, 2)", {{1, 2}, {1, 2}}), (std::vector<double>{1, 0, 0, 0, 2, 0}));
+}
+
+TEST(Gradient, OfTiesInRowsGoesWhereTheTextSays) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const Tensors operands = {{"x", {{3, 4}, {1, 2, 2, 0, 1, 1, 1, 1, kNan, 3, kNan, 0}}}};
+  const auto found = [&](const std::string& chain, const Dims& shape) {
+    const Epilogue as_printed = Epilogue::parse(Epilogue::parse(chain).str());
+    return backward(gradient(as_printed, {"x"}), operands, {shape, {1, 2, 3}}).front().data;
+  };
+  EXPECT_EQ(found("amax(x, 1, ties=\"first\")", {3}), (std::vector<double>{0, 1, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0}));
+  EXPECT_EQ(found("amax(x, 1, ties=\"pool\")", {3}), (std::vector<double>{0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0}));
+  EXPECT_EQ(found("amin(x, 1, ties=\"first\")", {3}), (std::vector<double>{0, 0, 0, 1, 2, 0, 0, 0, 3, 0, 0, 0}));
+  EXPECT_EQ(found("adaptive_max_pool1d(x, 1)", {3, 1}), (std::vector<double>{0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0}));
 }
 
 // A classifier's pool of all there is: no value but the operand itself has the gradient's shape.

@@ -1,9 +1,11 @@
 // Draws calls by their signatures. Nothing here knows which chains are usual: what does not fit is drawn again.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string_view>
 
 #include <epifuse/error.hpp>
 
@@ -21,6 +23,7 @@ using ir::ArgumentType;
 constexpr int kMostInputs = 7;
 constexpr int kTries = 40;  // of one call
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr std::array<std::string_view, 3> kTies = {"share", "first", "pool"};  // no value depends on them
 
 std::int64_t most_elements_of_a_value(Size size) {
   if (size == Size::small) return 3000;
@@ -264,7 +267,9 @@ class Drawer {
         argument.dtype = draw_any_type(random_);
         break;
       case ArgumentType::word:
-        argument.word = random_.percent(50) ? "tanh" : "none";
+        argument.word = parameter.name == "ties" ? random_.pick(std::span<const std::string_view>(kTies))
+                        : random_.percent(50)    ? "tanh"
+                                                 : "none";
         break;
       case ArgumentType::seed:
       case ArgumentType::list:

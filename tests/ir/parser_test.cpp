@@ -47,6 +47,15 @@ TEST(Parser, KeywordsAndDefaultsArePyTorchs) {
   EXPECT_EQ(parsed("gelu(approximate=\"tanh\", input=x)"), parsed("gelu(x, approximate=\"tanh\")"));
 }
 
+TEST(Parser, TiesOfExtremesArePartOfTheText) {
+  EXPECT_EQ(parsed("amax(x, axis=1, ties=\"share\")"), "amax(x, axis=1)");
+  EXPECT_EQ(parsed("amin(x, 1, true, ties='first')"), "amin(x, axis=1, keepdim=true, ties=\"first\")");
+  EXPECT_EQ(parsed("adaptive_max_pool1d(x, 2)"), "amax(unflatten(x, -1, (2, -1)), axis=-1, ties=\"pool\")");
+  EXPECT_EQ(Epilogue(amin(input("x"), 1, false, Ties::first)).str(), parsed("amin(x, 1, ties='first')"));
+  EXPECT_EQ(message_of("amax(x, ties=\"last\")").substr(0, 60),
+            "'ties' of 'amax' is \"share\", \"first\" or \"pool\", found 'last'");
+}
+
 TEST(Parser, StatementsCommentsAndResults) {
   const auto tail = Epilogue::parse("# swish\nt = x + bias;\n y = t * sigmoid(t); return y, t > 0, t");
   EXPECT_EQ(tail.inputs(), (std::vector<std::string>{"x", "bias"}));
