@@ -109,7 +109,8 @@ Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows, doubl
     const std::int64_t dilation = windows.dilation[at];
     // Each takes the place of its dimension, and its elements stand behind those of the windows before it.
     const std::int64_t reach = (windows.size[at] - 1) * dilation + 1;
-    x = b.view(x, unfold_view(-windows.rank, reach, windows.stride[at], windows.padding[at], windows.ceil_mode, outside));
+    x = b.view(x,
+               unfold_view(-windows.rank, reach, windows.stride[at], windows.padding[at], windows.ceil_mode, outside));
     if (dilation != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation}}));
     axes.at[axes.count++] = static_cast<std::int8_t>(d - windows.rank);
   }

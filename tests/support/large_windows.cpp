@@ -93,7 +93,7 @@ class WindowDraw : public ViewDraw<WindowDraw> {
   void avg_pool() {
     const Windows w = draw_windows(false, true);
     const IntegerArray x = operand(w.shape);
-    const int divisor = random_.below(3);
+    const int divisor = random_.below(w.rank() == 1 ? 2 : 3);
     test_.tolerance = 1e-6;
     test_.text = w.name("avg_pool") + "(relu(x0 + 2), " + w.arguments +
                  (divisor == 1   ? ", count_include_pad=false"
@@ -174,8 +174,8 @@ class WindowDraw : public ViewDraw<WindowDraw> {
     along.padding = {outside.before};
     along.rounds_up = outside.rounds_up;
     Place windows = shape;
-    windows[d] = outside.is_pad ? (shape[d] + outside.before + outside.behind - size) / step + 1
-                                : count_windows(along, size);
+    windows[d] =
+        outside.is_pad ? (shape[d] + outside.before + outside.behind - size) / step + 1 : count_windows(along, size);
     windows.push_back(size);
     const std::int64_t dim = static_cast<std::int64_t>(d) - (random_.percent(50) ? std::ssize(shape) : 0);
     const std::string text = outside.view("(x0 + 1)", dim, size, step, static_cast<int>(shape.size()));

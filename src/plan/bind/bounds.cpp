@@ -66,14 +66,13 @@ Lowered::Operand mask_of(const Dims& shape, const Lowered::Operand::Within& with
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;
   const std::size_t rank = strided.dimensions.size();
-  Dims shape;
-  for (const Strided::Dimension& dimension : strided.dimensions) shape.push_back(dimension.extent);
   for (std::size_t d = 0; d < rank; ++d) {
     const Strided::Dimension& dimension = strided.dimensions[d];
     if (!dimension.bounded) continue;
     masks.push_back(mask_along(static_cast<int>(rank - d) - 1, dimension.extent, dimension.first, dimension.count));
   }
-  for (const Lowered::Operand::Within& within : strided.within_windows()) masks.push_back(mask_of(shape, within));
+  for (const Strided::WithinWindows& windows : strided.within_windows())
+    if (!windows.are_all) masks.push_back(mask_of(strided.extents(), windows.within));
   return masks;
 }
 
@@ -106,7 +105,7 @@ bool is_along(const Lowered::Operand& mask, const Lowered::Operand& operand, con
 
 // What bounds an operand bounds the value that a view or 'cat' took it for, so that there is a mask.
 int which_mask(const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand,
-            const Lowered::Operand::Within& within) {
+               const Lowered::Operand::Within& within) {
   const auto fits = [&](const Lowered::Operand& mask) { return is_along(mask, operand, within); };
   const auto it = std::ranges::find_if(operands, fits);
   if (it == operands.end()) throw std::logic_error("an operand is bounded, and no mask says where");

@@ -65,8 +65,9 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
     read.shape.push_back(d.broadcast || d.indexed ? 1 : d.extent);
     read.strides.push_back(d.stride);
   }
-  for (const Lowered::Operand::Within& within : strided.within_windows()) {
-    if (strided.dimensions[static_cast<std::size_t>(within.dimension)].broadcast) continue;
+  for (const auto& [within, are_all, windows] : strided.within_windows()) {
+    const Strided::Dimension& outer = strided.dimensions[static_cast<std::size_t>(within.dimension)];
+    if (outer.broadcast || outer.indexed) continue;
     strided.offset += within.first * (read.strides[within.inner] / within.inner_step);
     read.within.push_back(within);
   }

@@ -191,8 +191,11 @@ void Strided::apply(const DimensionMap& map) {
     // Of one element, of which others outside are asked, any stride will do.
     if (taken.bounded && from.extent == 1) from.stride = 0;
     offset += map.taken[d].start * from.stride;
-    if (from.windows != Dimension::kNone)
-      windows[static_cast<std::size_t>(from.windows)].first -= map.taken[d].start * from.pitch;
+    if (from.windows != Dimension::kNone) {
+      Windows& of = windows[static_cast<std::size_t>(from.windows)];
+      of.first -= map.taken[d].start * from.pitch;
+      of.repeat.shift += of.repeat.factor * map.taken[d].start * from.pitch;
+    }
     if (from.repeat.exists()) {
       from.repeat.shift += from.repeat.factor * map.taken[d].start;
       from.repeat.factor *= map.taken[d].step;
@@ -237,20 +240,31 @@ void Strided::settle_windows() {
     std::int64_t high = 0;
     for (Dimension& d : dimensions) {
       if (d.windows != static_cast<int>(i)) continue;
-      if (d.extent == 1) d.windows = Dimension::kNone;
-      if (d.extent == 1) continue;
+      if (d.extent == 1) {
+        d.windows = Dimension::kNone;
+        d.indexed = d.indexed && !one.repeat.exists();
+        continue;
+      }
       along.push_back(&d);
       (d.pitch < 0 ? low : high) += d.pitch * (d.extent - 1);
     }
     const std::int64_t end = one.first + one.count;
     const bool all_exist = one.first <= low && high < end;
     const bool none_exists = one.count <= 0 || high < one.first || low >= end;
-    if (along.size() == 2 && !all_exist && !none_exists) continue;
+    if (along.size() == 2 && !none_exists && (one.repeat.exists() || !all_exist)) continue;
     is_all_outside = is_all_outside || none_exists;
     one.is_settled = true;
     for (Dimension* const d : along) d->windows = Dimension::kNone;
-    if (all_exist || along.empty()) continue;
+    if (one.repeat.exists() && along.empty() && !none_exists) offset += one.repeat.at(0) * one.row_stride;
+    if (along.empty()) continue;
     Dimension& d = *along.back();
+    if (one.repeat.exists() && !none_exists) {
+      d.repeat = one.repeat;
+      d.repeat.factor *= d.pitch;
+      d.rows = one.rows;
+      d.row_stride = one.row_stride;
+    }
+    if (all_exist) continue;
     Dimension bounds{d.extent, 0, false};
     if (!none_exists) bound(bounds, bounds, Taken{0, d.pitch, d.extent, one.first, end});
     bound(d, d, Taken{0, 1, d.extent, bounds.first, bounds.first + bounds.count});
@@ -258,8 +272,8 @@ void Strided::settle_windows() {
   }
 }
 
-std::vector<Lowered::Operand::Within> Strided::within_windows() const {
-  std::vector<Lowered::Operand::Within> all;
+std::vector<Strided::WithinWindows> Strided::within_windows() const {
+  std::vector<WithinWindows> all;
   for (std::size_t d = 0; d < dimensions.size(); ++d) {
     const Dimension& outer = dimensions[d];
     if (outer.windows == Dimension::kNone) continue;
@@ -278,9 +292,17 @@ std::vector<Lowered::Operand::Within> Strided::within_windows() const {
     const std::int64_t high = std::max<std::int64_t>(last, 0) + std::max<std::int64_t>(last_within, 0);
     const std::int64_t from = std::max(first, low);
     const std::int64_t end = std::min(first + one.count, high + 1);
-    all.push_back({static_cast<int>(d), from, end - from, step, static_cast<int>(inner - dimensions.begin()), inner_step});
+    const auto place = static_cast<int>(inner - dimensions.begin());
+    all.push_back(
+        {{static_cast<int>(d), from, end - from, step, place, inner_step}, from == low && end == high + 1, &one});
   }
   return all;
+}
+
+Dims Strided::extents() const {
+  Dims extents;
+  for (const Dimension& dimension : dimensions) extents.push_back(dimension.extent);
+  return extents;
 }
 
 bool Strided::apply(const Indexed& indexed, std::size_t step) {
@@ -301,7 +323,9 @@ bool Strided::apply(const Indexed& indexed, std::size_t step) {
 bool Strided::apply(const Repeated& repeated) {
   Dimension& from = dimensions[static_cast<std::size_t>(repeated.dimension)];
   const bool is_again = from.repeat.exists();
-  if (from.period != 0 || from.windows != Dimension::kNone || (from.indexed && !is_again) || (is_again && from.repeat.factor != 1)) return false;
+  if (from.period != 0 || from.windows != Dimension::kNone || (from.indexed && !is_again) ||
+      (is_again && from.repeat.factor != 1))
+    return false;
   const std::int64_t extent = repeated.shape[repeated.dimension];
   const ir::Bounds::Repeat& by = repeated.repeat;
   const std::int64_t low = from.bounded ? from.first : 0;
@@ -337,10 +361,16 @@ bool Strided::apply(const Repeated& repeated) {
 
 bool Strided::apply(const Unfolded& unfolded) {
   Dimension from = dimensions[static_cast<std::size_t>(unfolded.dimension)];
-  const Windows made{(from.bounded ? from.first : 0) + unfolded.padding, from.bounded ? from.count : from.extent,
-                     from.stride};
+  Windows made{(from.bounded ? from.first : 0) + unfolded.padding,
+               from.bounded ? from.count : from.extent,
+               from.stride,
+               from.repeat,
+               from.rows,
+               from.row_stride};
+  made.repeat.shift -= made.repeat.factor * unfolded.padding;
   from.bounded = false;
-  if (!from.is_plain() || from.indexed) return false;
+  from.repeat = {};
+  if (!from.is_plain() || (from.indexed && !made.repeat.exists())) return false;
   from.windows = static_cast<int>(windows.size());
   from.pitch = 1;
   offset -= unfolded.padding * from.stride;

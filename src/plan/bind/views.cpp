@@ -133,8 +133,8 @@ DimensionMap divided(const Resolving& r) {
   return cut(r, d, start, std::min(size, extent - start));
 }
 
-// How many windows there are along dimension d. `padding` elements stand before and behind it; with `rounds_up` the last
-// window may end behind these.
+// How many windows there are along dimension d. `padding` elements stand before and behind it; with `rounds_up` the
+// last window may end behind these.
 std::int64_t count_windows(const Resolving& r, int d, std::int64_t reach, std::int64_t stride, std::int64_t padding,
                            bool rounds_up) {
   const std::int64_t extent = r.shape[d];
