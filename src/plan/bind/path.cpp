@@ -225,6 +225,7 @@ void Strided::apply(const DimensionMap& map) {
     if (!is_empty) roll(next.back(), map.taken[static_cast<std::size_t>(given.from)]);
   }
   dimensions = std::move(next);
+  if (is_empty) is_all_outside = false;
   settle_windows();
 }
 
