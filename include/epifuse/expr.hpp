@@ -404,8 +404,9 @@ Expr reshape(const Expr& input, std::vector<std::int64_t> sizes);
 Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, std::int64_t index,
             std::int64_t dilation = 1, std::int64_t padding = 0, bool ceil_mode = false, double value = 0);
 /// Windows of `size` elements along a dimension, `step` apart. Their elements are a dimension behind all others: what
-/// reduces it reads each where it lies, also where windows overlap.
-Expr unfold(const Expr& input, int dimension, std::int64_t size, std::int64_t step);
+/// reduces it reads each where it lies, also where windows overlap. `padding`, `ceil_mode` and `value` as in window().
+Expr unfold(const Expr& input, int dimension, std::int64_t size, std::int64_t step, std::int64_t padding = 0,
+            bool ceil_mode = false, double value = 0);
 /// So many elements before and behind the last dimension, the one before it, …, each of which is `value`. A negative
 /// size takes elements away.
 Expr pad(const Expr& input, std::vector<std::int64_t> sizes, double value = 0);

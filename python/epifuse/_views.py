@@ -108,8 +108,8 @@ def _reshaped(shape, sizes):
     return tuple(math.prod(shape) // known if size == -1 else size for size in sizes)
 
 
-def _unfolded(shape, dim, size, step):
-    return (*_replaced(shape, dim % len(shape), (shape[dim] - size) // step + 1), size)
+def _unfolded(shape, dim, size, step, padding=0, ceil_mode=False, value=0):
+    return (*_replaced(shape, dim % len(shape), count_along(shape[dim], size, step, 1, padding, ceil_mode)), size)
 
 
 def _transposed(shape, a, b):
@@ -127,7 +127,7 @@ _VIEWS = {
     "reshape": lambda shape, sizes: _reshaped(tuple(shape), sizes),
     "chunk": lambda shape, count, dim: _Several(tuple(shape), dim, -(-tuple(shape)[dim] // count)),
     "window": lambda shape, *how, **more: _Windows(tuple(shape), *how, **more),
-    "unfold": lambda shape, dim, size, step: _unfolded(tuple(shape), dim, size, step),
+    "unfold": lambda shape, *how, **more: _unfolded(tuple(shape), *how, **more),
     "roll_parts": lambda shape, shift, dim: _Rolled(tuple(shape), shift, dim),
     "pad": lambda shape, sizes, **value: _padded(tuple(shape), sizes),
     "split": lambda shape, size, dim: _Several(tuple(shape), dim, size),

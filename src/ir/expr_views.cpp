@@ -87,9 +87,10 @@ Expr window(const Expr& input, int dim, std::int64_t size, std::int64_t stride, 
     return ir::window(b, args[0], dim, {{size}, {stride}, {dilation}, {padding}, ceil_mode}, index, value);
   });
 }
-Expr unfold(const Expr& input, int dimension, std::int64_t size, std::int64_t step) {
+Expr unfold(const Expr& input, int dimension, std::int64_t size, std::int64_t step, std::int64_t padding,
+            bool ceil_mode, double value) {
   return composite("unfold", {input}, [=](Builder& b, Values args) {
-    return b.view(args[0], ir::numbered_view(ir::View::Kind::unfold, {dimension, size, step}));
+    return b.view(args[0], ir::unfold_view(dimension, size, step, padding, ceil_mode, value));
   });
 }
 Expr pad(const Expr& input, std::vector<std::int64_t> sizes, double value) {

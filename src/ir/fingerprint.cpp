@@ -99,6 +99,7 @@ void Program::add_bounds_to_fingerprints() {
       hash->add(static_cast<int>(bounds.kind));
       hash->add(bounds.by.size());
       for (const int by : bounds.by) hash->add(by);
+      if (bounds.is_of_windows) hash->add(1);
       for (const Bounds::Gather& gather : bounds.gathers) {
         hash->add(gather.index);
         if (!gather.computed.exists()) continue;

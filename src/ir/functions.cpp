@@ -245,9 +245,11 @@ constexpr std::array kRows = {
           const Windows windows = {{whole(a[2])}, {whole(a[3])}, {whole(a[4])}, {whole(a[5])}, flag(a[6])};
           return window(b, a[0].value, whole(a[1]), windows, whole(a[8]), a[7].number);
         }},
-    Row{"unfold(input, dimension, size, step)", "viii", kViews,
-        "windows of so many elements along a dimension, step apart; a dimension behind all others has their elements",
-        view_of<View::Kind::unfold>},
+    Row{"unfold(input, dimension, size, step, padding=0, ceil_mode=false, value=0)", "viiiifn", kViews,
+        "windows of so many elements along a dimension, step apart; a dimension behind all others has their elements; value in the padding",
+        [](Builder& b, Arguments a) {
+          return b.view(a[0].value, unfold_view(whole(a[1]), whole(a[2]), whole(a[3]), whole(a[4]), flag(a[5]), a[6].number));
+        }},
     Row{"pad(input, pad, mode=\"constant\", value=0)", "vlwn", kViews,
         "value before and behind the last dimension, the one before it, …; a negative size takes elements away",
         [](Builder& b, Arguments a) { return pad(b, a[0].value, a[1].list, a[2].word, a[3].number); }},

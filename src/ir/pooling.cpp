@@ -101,22 +101,16 @@ std::vector<Value> elements_of(Builder& b, Value x, const Geometry& windows, dou
   return elements;
 }
 
-// `op` of the elements of each window, as of any row.
-Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows) {
-  if (windows.may_step_outside()) {
-    fail(
-        unsupported,
-        "windows of '{}' that may step outside the input, by 'padding' or 'ceil_mode', have at most {} elements; these "
-        "have {}. A launch before this one pads: 'pad(input, …)'",
-        windows.function, kMostElements, windows.elements());
-  }
+// `op` of the elements of each window, as of any row. In the padding `outside` stands.
+Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows, double outside) {
   Axes axes;
   for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
     const std::int64_t dilation = windows.dilation[at];
     // Each takes the place of its dimension, and its elements stand behind those of the windows before it.
-    x = b.view(x, numbered_view(View::Kind::unfold,
-                                {-windows.rank, (windows.size[at] - 1) * dilation + 1, windows.stride[at]}));
+    const std::int64_t reach = (windows.size[at] - 1) * dilation + 1;
+    x = b.view(x,
+               unfold_view(-windows.rank, reach, windows.stride[at], windows.padding[at], windows.ceil_mode, outside));
     if (dilation != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation}}));
     axes.at[axes.count++] = static_cast<std::int8_t>(d - windows.rank);
   }
@@ -126,7 +120,7 @@ Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows) {
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
 // and kernels add these up once.
 Value sum_of_windows(Builder& b, Value x, const std::vector<Value>& elements, const Geometry& windows) {
-  if (elements.empty()) return reduced_windows(b, Op::sum, x, windows);
+  if (elements.empty()) return reduced_windows(b, Op::sum, x, windows, 0);
   const bool overlap = windows.stride.back() < windows.size.back();
   if (!overlap) return combined(b, Op::add, elements);
   const auto columns = static_cast<std::size_t>(windows.size.back());
@@ -149,9 +143,36 @@ View line_view(const Geometry& windows, int d) {
   return index_view(std::move(line));
 }
 
-// How many elements of each window lie in the tensor: along each dimension a one for each that does, and the product of
-// these sums.
+// The first element of each window along dimension `d`.
+Value first_elements(Builder& b, Value x, const Geometry& windows, int d) {
+  return b.view(b.view(x, line_view(windows, d)), window_view(windows, d, 0, 0));
+}
+
+// How many elements of each window lie in the tensor: along each dimension from its beginning or the tensor's to the
+// end of either.
+Value count_inside_of_many(Builder& b, Value x, const Geometry& windows) {
+  const auto apply = [&](Op op, Value a, Value c) { return b.apply(op, {a, c, kNone}); };
+  Value product = number(b, 1);
+  for (int d = 0; d < windows.rank; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    const int dimension = d - windows.rank;
+    Value count = number(b, static_cast<double>(windows.size[at]));
+    if (windows.padding[at] != 0 || windows.ceil_mode) {
+      const Value padding = number(b, static_cast<double>(windows.padding[at]));
+      const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
+      const Value begin = apply(Op::mul, b.iota(first_elements(b, x, windows, d), dimension),
+                                number(b, static_cast<double>(windows.stride[at])));
+      const Value end = apply(Op::minimum, apply(Op::add, begin, count), apply(Op::add, extent, padding));
+      count = apply(Op::sub, end, apply(Op::maximum, begin, padding));
+    }
+    product = apply(Op::mul, product, count);
+  }
+  return product;
+}
+
+// The same: along each dimension a one for each that does, and the product of these sums.
 Value count_inside(Builder& b, Value x, const Geometry& windows) {
+  if (windows.elements() > kMostElements) return count_inside_of_many(b, x, windows);
   Value product = number(b, 1);
   for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
@@ -175,7 +196,7 @@ Value count_padded(Builder& b, Value x, const Geometry& windows) {
   for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
     const int dimension = d - windows.rank;
-    const Value firsts = b.view(b.view(x, line_view(windows, d)), window_view(windows, d, 0, 0));
+    const Value firsts = first_elements(b, x, windows, d);
     const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
     const Value end = apply(Op::add, extent, number(b, static_cast<double>(2 * windows.padding[at])));
     const Value begin = apply(Op::mul, b.iota(firsts, dimension), number(b, static_cast<double>(windows.stride[at])));
@@ -217,7 +238,7 @@ Value max_pool(Builder& b, Value x, int rank, const Windows& windows) {
   const std::string name = name_with("max_pool", rank);
   const Geometry geometry = geometry_of(name, windows, rank);
   std::vector<Value> elements = elements_of(b, x, geometry, kLeast);
-  if (elements.empty()) return reduced_windows(b, Op::amax, x, geometry);
+  if (elements.empty()) return reduced_windows(b, Op::amax, x, geometry, kLeast);
   return combined(b, Op::maximum, std::move(elements));
 }
 

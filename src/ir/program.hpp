@@ -110,7 +110,7 @@ struct Bounds {
   enum class Kind : std::uint8_t {
     none,  ///< every element exists
     bounded,  ///< it is read where all operands of `by` are true, and is 0 elsewhere; its tensor is what is read, and may be rolled
-    inside,  ///< nothing lies in memory: true from position `first` on, for `count` positions along its one dimension
+    inside,  ///< nothing lies in memory: true from position `first` on, for `count` positions along its one dimension, or two of windows
     gathered,  ///< as bounded, and indices say where it is read; where one is out of range it is NaN, or 0 if it is no float
     index,  ///< says where others are read, and is no value of the chain; it is read where all operands of `by` are true
   };
@@ -144,6 +144,7 @@ struct Bounds {
   std::vector<int> by = {};          ///< of bounded, gathered and index: operands that are `inside`
   std::int64_t first = 0;            ///< of inside
   std::int64_t count = 0;            ///< of inside
+  bool is_of_windows = false;        ///< of inside: two dimensions have positions, and these step by any number
   std::vector<Gather> gathers = {};  ///< of gathered
   std::vector<Wrap> wraps = {};      ///< of bounded
   /// The operands that are `inside` and that this one asks, each once for each question.

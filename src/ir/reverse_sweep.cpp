@@ -168,6 +168,7 @@ void ReverseSweep::differentiate(Value value, Value g) {
   const Node& n = node(value);
   const Atoms shape = shapes.of(now(value));
   if (n.op == Op::cast) return add(n.args[0], g, shape);
+  if (is_reduction(n.op) && differentiate_unfolded(value, g)) return;
   if (is_reduction(n.op)) return differentiate_reduction(value, g);
   if (is_movement(n.op)) return differentiate_movement(value, g);
   if (n.op == Op::cat) return differentiate_cat(value, g);
@@ -215,11 +216,14 @@ void ReverseSweep::differentiate_movement(Value value, Value g) {
       windows_[index(a)].push_back({*view, g});
       return;
     }
+    if (view->kind == View::Kind::unfold && differentiate_unfold(value, g)) return;
     if (view->kind == View::Kind::unfold) {
-      base::fail(ErrorCode::unsupported,
-                 "the gradient of '{}' adds up windows whose elements are a dimension, which is not known to chains: "
-                 "differentiate what reads it as an operand of its own; pools of at most 64 elements have a gradient",
-                 text_of(n, *view));
+      base::fail(
+          ErrorCode::unsupported,
+          "the gradient of '{}' adds up windows of more than 64 elements, each of which gave something of its "
+          "own: only a sum, a mean or a pool of all of their elements has one. Differentiate what reads it as an "
+          "operand of its own",
+          text_of(n, *view));
     }
     if (const auto beside = views_beside(*view)) return add(a, amid_zeros(now(a), g, *beside), own);
     if (const auto back = put_back(a, g, *view)) return add(a, *back, own);
@@ -299,7 +303,9 @@ void ReverseSweep::differentiate_reduction(Value value, Value g) {
   // A NaN is no element's equal, and 0 times what nobody shares is NaN: so it is in PyTorch.
   const auto extreme = [&] {
     const Value is_one = op(Op::eq, x, unreduced(value, y));
-    return op(Op::mul, is_one, op(Op::div, unreduced(value, g), sum_over(is_one, axes)));
+    const Value ones = sum_over(is_one, axes);
+    if (reduces_windows(n)) largest_elements.push_back(ones);
+    return op(Op::mul, is_one, op(Op::div, unreduced(value, g), ones));
   };
   switch (n.op) {
     case Op::sum:

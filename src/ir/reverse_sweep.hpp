@@ -25,7 +25,8 @@ class ReverseSweep {
   /// The shape that a result is written in: its value's, or, in a chain of pointwise operations alone, what all
   /// operands broadcast to.
   Atoms written_shape(Value value);
-  /// Of each pool of maxima which element of each window is the largest: what backward had better read.
+  /// Of each pool of maxima which element of each window is the largest, and of other extremes of windows how many
+  /// equal them: what backward had better read.
   std::vector<Value> largest_elements;
   bool has_windows = false;   ///< an element has gradients of several windows
   std::vector<Value> of_wrt;  ///< gradients of `wrt`; kNone: nothing that has a derivative leads from there to a result
@@ -57,7 +58,7 @@ class ReverseSweep {
   void differentiate_movement(Value value, Value g);
   // reverse_windows.cpp
   struct Window;
-  struct MaxPool;
+  struct Pool;
   struct WindowGradient {
     View view;       // an element of each window
     Value gradient;  // of these elements
@@ -66,16 +67,27 @@ class ReverseSweep {
   Value position(Value like, int dim, std::int64_t shift);
   Value rest(Value position, std::int64_t stride);
   void add_windows(Value value);
-  Value of_whole_windows(Value value, const WindowGradient& given);
+  Value of_whole_windows(Value like, const Window& window, Value g);
   Value of_element(Value value, const WindowGradient& given, std::int64_t element);
   Value taken_every(Value like, Value g, int dim, std::int64_t stride, std::int64_t shift);
   void below_maxima(Value value, std::vector<Value>& leaves) const;
-  std::optional<std::int64_t> element_of(const MaxPool& pool, Value value) const;
-  std::optional<MaxPool> max_pool_of(const std::vector<Value>& leaves) const;
-  Value largest_of(Value value, const MaxPool& pool);
+  std::optional<std::int64_t> element_of(const Pool& pool, Value value) const;
+  std::optional<Pool> max_pool_of(const std::vector<Value>& leaves) const;
+  Value largest_of(Value value, const Pool& pool);
   bool differentiate_max_pool(Value value, Value g);
-  Value of_largest(const MaxPool& pool, std::size_t d, Value largest, Value g, Value which, Value holds);
-  Value repeated_to(const MaxPool& pool, std::size_t d, Value value, std::int64_t shift);
+  Value of_largest(const Pool& pool, std::size_t d, Value largest, Value g, Value which, Value holds);
+  Value repeated_to(const Pool& pool, std::size_t d, Value value, std::int64_t shift);
+  // reverse_unfolds.cpp
+  std::optional<Pool> unfolded_pool_of(const Node& reduction) const;
+  bool reduces_windows(const Node& reduction) const;
+  bool differentiate_unfolded(Value reduction, Value g);
+  bool differentiate_unfold(Value unfold, Value g);
+  Value largest_of_unfolded(Value reduction, const Pool& pool);
+  Value apart_from_windows(const Pool& pool, Value g);
+  Value over_unfolded(const Pool& pool, Value largest, Value g);
+  Value repeated_to_all(const Pool& pool, Value value);
+  Value counted_largest(const Pool& pool, Value unfolded, Value largest, Value g);
+  Value counted_in_windows(const Pool& pool, Value unfolded);
   struct Places {
     std::int64_t start, step;
     bool is_from_back;

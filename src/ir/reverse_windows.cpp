@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "ir/reverse_sweep.hpp"
+#include "ir/reverse_windows.hpp"
 
 namespace epifuse::ir {
 namespace {
@@ -23,24 +23,6 @@ std::vector<std::int64_t> without_index(const View& view) {
 bool is_window(const View* view) { return view != nullptr && view->kind == View::Kind::window; }
 
 }  // namespace
-
-// The numbers of a window's view, by name.
-struct ReverseSweep::Window {
-  explicit Window(const View& view)
-      : dim(static_cast<int>(view.numbers[0])),
-        size(view.numbers[1]),
-        stride(view.numbers[2]),
-        dilation(view.numbers[3]),
-        padding(view.numbers.size() > kIndex + 1 ? view.numbers[kIndex + 1] : 0) {}
-  int dim;
-  std::int64_t size, stride, dilation, padding;
-
-  /// The windows that one element may be in, one before the other; with gaps among their elements they are asked one by
-  /// one instead.
-  std::int64_t overlapping() const { return (size + stride - 1) / stride; }
-  /// From one element of a dimension outside this one to the next, in the number that tells a window's elements apart.
-  std::int64_t pitch() const { return dilation == 1 ? overlapping() * stride : size; }
-};
 
 // A value of the shape that a value has.
 Value ReverseSweep::shape_of(Value value) { return shapes.like(shapes.of(now(value))); }
@@ -79,20 +61,19 @@ void ReverseSweep::add_windows(Value value) {
     const Window window(first.view);
     const bool are_all = std::cmp_equal(taken.size(), window.size);
     if (are_all && window.dilation == 1) {
-      add(value, of_whole_windows(value, first), shape);
+      add(value, of_whole_windows(shape_of(value), window, first.gradient), shape);
     } else {
       for (const std::int64_t element : taken) add(value, of_element(value, first, element), shape);
     }
   }
 }
 
-Value ReverseSweep::of_whole_windows(Value value, const WindowGradient& given) {
-  const Window window(given.view);
-  const Value like = shape_of(value);
+// The sum of what the windows that hold an element gave each of their elements. `like` has what is pooled.
+Value ReverseSweep::of_whole_windows(Value like, const Window& window, Value g) {
   Value sum = kNone;
   for (std::int64_t k = 0; k < window.overlapping(); ++k) {
     const std::int64_t shift = window.padding - k * window.stride;
-    Value term = builder.repeat_as(given.gradient, like, window.dim, window.stride, shift);
+    Value term = builder.repeat_as(g, like, window.dim, window.stride, shift);
     if ((k + 1) * window.stride > window.size) {
       const Value element = rest(position(like, window.dim, window.padding), window.stride);
       term = op(Op::where, op(Op::lt, element, number(static_cast<double>(window.size - k * window.stride))), term,
@@ -118,12 +99,6 @@ Value ReverseSweep::taken_every(Value like, Value g, int dim, std::int64_t strid
 
 // ---- the largest of windows
 
-// What the maxima of one pool are made of.
-struct ReverseSweep::MaxPool {
-  std::vector<Value> levels;    // from what is pooled to the first element of all windows
-  std::vector<Window> windows;  // by dimension
-};
-
 // The values below maxima of maxima, the first one first.
 void ReverseSweep::below_maxima(Value value, std::vector<Value>& leaves) const {
   const Node& n = node(value);
@@ -137,7 +112,7 @@ void ReverseSweep::below_maxima(Value value, std::vector<Value>& leaves) const {
 
 // Which element of its windows a value is, of windows along `rank` dimensions; nothing for a value of other windows
 // than the pool's.
-std::optional<std::int64_t> ReverseSweep::element_of(const MaxPool& pool, Value value) const {
+std::optional<std::int64_t> ReverseSweep::element_of(const Pool& pool, Value value) const {
   std::int64_t which = 0;
   std::int64_t pitch = 1;
   for (std::size_t d = pool.windows.size(); d-- > 0;) {
@@ -152,16 +127,19 @@ std::optional<std::int64_t> ReverseSweep::element_of(const MaxPool& pool, Value 
 }
 
 // Maxima of all elements of windows along some dimensions, each once and in their order.
-std::optional<ReverseSweep::MaxPool> ReverseSweep::max_pool_of(const std::vector<Value>& leaves) const {
-  MaxPool pool{{leaves[0]}, {}};
+std::optional<ReverseSweep::Pool> ReverseSweep::max_pool_of(const std::vector<Value>& leaves) const {
+  Pool pool;
+  pool.levels = {leaves[0]};
   for (std::size_t elements = 1; elements < leaves.size();) {
     const View* const view = program_.view_of(node(pool.levels[0]));
     if (!is_window(view)) return std::nullopt;
     pool.windows.emplace(pool.windows.begin(), *view);
+    pool.views.insert(pool.views.begin(), *view);
     pool.levels.insert(pool.levels.begin(), node(pool.levels[0]).args[0]);
     elements *= static_cast<std::size_t>(view->numbers[1]);
     if (elements > leaves.size()) return std::nullopt;
   }
+  pool.x = pool.levels[0];
   std::int64_t last = -1;
   for (const Value leaf : leaves) {
     const auto which = element_of(pool, leaf);
@@ -172,7 +150,7 @@ std::optional<ReverseSweep::MaxPool> ReverseSweep::max_pool_of(const std::vector
 }
 
 // Which of the elements below a maximum is the largest, the first of equals. A NaN counts as the largest.
-Value ReverseSweep::largest_of(Value value, const MaxPool& pool) {
+Value ReverseSweep::largest_of(Value value, const Pool& pool) {
   const Node& n = node(value);
   if (n.op != Op::maximum) return number(static_cast<double>(*element_of(pool, value)));
   const Value first = largest_of(n.args[0], pool);
@@ -188,31 +166,26 @@ bool ReverseSweep::differentiate_max_pool(Value value, Value g) {
   below_maxima(value, leaves);
   const auto pool = max_pool_of(leaves);
   if (!pool) return false;
-  std::int64_t most = 1;
-  for (const Window& window : pool->windows) most *= window.pitch();
-  constexpr std::int64_t kMostOfU8 = 256;
-  const Value largest = builder.cast(largest_of(value, *pool), most <= kMostOfU8 ? DType::u8 : DType::i32);
+  const Value largest = builder.cast(largest_of(value, *pool), pool->type_of_places());
   largest_elements.push_back(largest);
   has_windows = true;
-  const Value x = pool->levels[0];
-  add(x, of_largest(*pool, 0, largest, covering(g, shapes.of(now(value))), kNone, kNone), shapes.of(now(x)));
+  add(pool->x, of_largest(*pool, 0, largest, covering(g, shapes.of(now(value))), kNone, kNone),
+      shapes.of(now(pool->x)));
   return true;
 }
 
 // The sum over all windows that an element may be in, from dimension `d` on: `which` is its number among their elements
 // so far, of dimensions whose windows are asked one by one where `holds` is true.
-Value ReverseSweep::of_largest(const MaxPool& pool, std::size_t d, Value largest, Value g, Value which, Value holds) {
+Value ReverseSweep::of_largest(const Pool& pool, std::size_t d, Value largest, Value g, Value which, Value holds) {
   if (d == pool.windows.size()) {
     const Value is_it = op(Op::eq, largest, which);
     return op(Op::where, holds == kNone ? is_it : op(Op::logical_and, holds, is_it), g, number(0));
   }
   const Window& window = pool.windows[d];
-  const Value x = shape_of(pool.levels[0]);
-  const std::int64_t choices = window.dilation == 1 ? window.overlapping() : window.size;
-  const std::int64_t step = window.dilation == 1 ? window.stride : window.dilation;
+  const Value x = shape_of(pool.x);
   Value sum = kNone;
-  for (std::int64_t k = 0; k < choices; ++k) {
-    const std::int64_t shift = window.padding - k * step;
+  for (std::int64_t k = 0; k < window.choices(); ++k) {
+    const std::int64_t shift = window.padding - k * window.step();
     Value element = number(static_cast<double>(k));
     Value stands = holds;
     if (window.dilation == 1) {
@@ -232,11 +205,10 @@ Value ReverseSweep::of_largest(const MaxPool& pool, std::size_t d, Value largest
 
 // A value of the windows, where dimension `d` is that of what is pooled. Dimensions behind it are still those of
 // windows.
-Value ReverseSweep::repeated_to(const MaxPool& pool, std::size_t d, Value value, std::int64_t shift) {
+Value ReverseSweep::repeated_to(const Pool& pool, std::size_t d, Value value, std::int64_t shift) {
   const Window& window = pool.windows[d];
-  Value like = now(pool.levels[0]);
-  for (std::size_t k = d + 1; k < pool.windows.size(); ++k)
-    like = builder.view(like, *program_.view_of(node(pool.levels[k + 1])));
+  Value like = now(pool.x);
+  for (std::size_t k = d + 1; k < pool.windows.size(); ++k) like = builder.view(like, pool.views[k]);
   return builder.repeat_as(value, shapes.like(shapes.of(like)), window.dim, window.stride, shift);
 }
 

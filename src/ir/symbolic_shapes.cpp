@@ -7,14 +7,18 @@
 namespace epifuse::ir {
 
 void SymbolicShapes::declare(Value input, const Atoms& shape) {
-  const auto at = static_cast<std::size_t>(input);
+  assume(input, shape);
+  declared_.emplace_back(shape, input);
+}
+
+void SymbolicShapes::assume(Value value, const Atoms& shape) {
+  const auto at = static_cast<std::size_t>(value);
   if (known_.size() <= at) {
     known_.resize(at + 1);
     is_known_.resize(at + 1, false);
   }
   known_[at] = shape;
   is_known_[at] = true;
-  declared_.emplace_back(shape, input);
 }
 
 Atoms SymbolicShapes::of(Value value) {

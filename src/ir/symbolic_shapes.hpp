@@ -24,6 +24,8 @@ class SymbolicShapes {
   /// `input` has this shape, and none of its own.
   void declare(Value input, const Atoms& shape);
   Atoms of(Value value);
+  /// `value` has this shape, which what makes it does not tell.
+  void assume(Value value, const Atoms& shape);
   /// Of two shapes that broadcast.
   Atoms joined(const Atoms& a, const Atoms& b) const;
   /// A value of this shape, not empty: one that was declared to have it if there is one.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 
 #include <spdlog/fmt/ranges.h>
 
@@ -61,7 +62,9 @@ void check_piece(std::string_view function, const std::vector<std::int64_t>& num
          numbers[2]);
 }
 
-constexpr std::size_t kWindowNumbers = 5;  // of windows that never step outside
+// Of windows that never step outside.
+constexpr std::size_t kWindowNumbers = 5;
+constexpr std::size_t kUnfoldNumbers = 3;
 
 // Far beyond any window, so that what is computed of them fits 64 bits.
 constexpr std::int64_t kMostInWindow = std::int64_t{1} << 30;
@@ -87,6 +90,22 @@ void check_unfold(const std::vector<std::int64_t>& numbers) {
   dimension_of("unfold", numbers[0]);
   if (numbers[1] < 1 || numbers[2] < 1)
     fail(invalid_expression, "'unfold' takes a size and a step of at least 1, found {} and {}", numbers[1], numbers[2]);
+  if (numbers.size() == kUnfoldNumbers) return;
+  if (numbers[1] > kMostInWindow || numbers[2] > kMostInWindow)
+    fail(invalid_expression, "'unfold' with padding takes a size and a step of at most 2^30, found {} and {}",
+         numbers[1], numbers[2]);
+  if (numbers[3] < 0 || numbers[3] > numbers[1] / 2) {
+    fail(invalid_expression, "'unfold' takes a padding of 0 to half of its size, which is {}; found {}", numbers[1],
+         numbers[3]);
+  }
+}
+
+// The numbers of a view of windows that say what is outside: padding, 1 for ceil_mode, and the value there.
+std::span<const std::int64_t> numbers_of_outside(const View& view) {
+  const std::span<const std::int64_t> all(view.numbers);
+  if (view.kind == View::Kind::window && all.size() > kWindowNumbers) return all.subspan(kWindowNumbers);
+  if (view.kind == View::Kind::unfold && all.size() > kUnfoldNumbers) return all.subspan(kUnfoldNumbers);
+  return {};
 }
 
 void check_pad(const std::vector<std::int64_t>& numbers) {
@@ -118,9 +137,9 @@ std::string print_list(const std::vector<std::int64_t>& numbers) {
 // ", padding=1, value=-inf"
 std::string print_outside(const View& view) {
   std::string text;
-  if (view.kind == View::Kind::window && view.numbers.size() > kWindowNumbers) {
-    text += fmt::format(", padding={}", view.numbers[5]);
-    if (view.numbers[6] != 0) text += ", ceil_mode=true";
+  if (const auto outside = numbers_of_outside(view); !outside.empty()) {
+    text += fmt::format(", padding={}", outside[0]);
+    if (outside[1] != 0) text += ", ceil_mode=true";
   }
   const double value = value_outside(view).value_or(0);
   return std::bit_cast<std::int64_t>(value) == 0 ? text : text + ", value=" + print_number(value);
@@ -219,6 +238,14 @@ View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers) {
   return {kind, {}, std::move(numbers)};
 }
 
+View unfold_view(std::int64_t dim, std::int64_t size, std::int64_t step, std::int64_t padding, bool ceil_mode,
+                 double value) {
+  std::vector<std::int64_t> numbers = {dim, size, step};
+  if (padding != 0 || ceil_mode)
+    numbers.insert(numbers.end(), {padding, ceil_mode ? 1 : 0, std::bit_cast<std::int64_t>(value)});
+  return numbered_view(View::Kind::unfold, std::move(numbers));
+}
+
 View pad_view(const std::vector<std::int64_t>& sizes, double value) {
   std::vector<std::int64_t> numbers = {std::bit_cast<std::int64_t>(value)};
   numbers.insert(numbers.end(), sizes.begin(), sizes.end());
@@ -227,9 +254,8 @@ View pad_view(const std::vector<std::int64_t>& sizes, double value) {
 
 std::optional<double> value_outside(const View& view) noexcept {
   if (view.kind == View::Kind::pad) return std::bit_cast<double>(view.numbers[0]);
-  if (view.kind == View::Kind::window && view.numbers.size() > kWindowNumbers)
-    return std::bit_cast<double>(view.numbers[7]);
-  return std::nullopt;
+  const auto outside = numbers_of_outside(view);
+  return outside.empty() ? std::nullopt : std::optional(std::bit_cast<double>(outside[2]));
 }
 
 int rank_of(const View& view, int rank) noexcept {
@@ -399,6 +425,8 @@ std::string print_view(const View& view, std::string_view of) {
     case View::Kind::pad:
       return fmt::format("pad({}, {}{})", of, print_list({view.numbers.begin() + 1, view.numbers.end()}),
                          print_outside(view));
+    case View::Kind::unfold:
+      return fmt::format("unfold({}, {}, {}, {}{})", of, number(0), number(1), number(2), print_outside(view));
     case View::Kind::roll:
       return fmt::format("{}({}, {}, {})[{}]", written_name_of(view.kind), of, number(1), number(0), number(2));
     default:

@@ -46,7 +46,8 @@ struct View {
     ///< 1 for ceil_mode, and what stands outside, as the bits of a double
     pad,  ///< numbers: what stands outside, as the bits of a double; elements before and behind the last dimension, the one before it, …
     roll,  ///< numbers: dimension, shift, 0 for the elements that come first, 1 for the others
-    unfold,  ///< numbers: dimension, size, step: the dimension is that of windows, whose elements are a dimension behind all others
+    unfold,  ///< numbers: dimension, size, step: the dimension is that of windows, whose elements are a dimension behind all others;
+    ///< where these may step outside also padding, 1 for ceil_mode, and what stands outside, as the bits of a double
   };
   Kind kind = Kind::index;
   std::vector<Index> items = {};
@@ -62,6 +63,9 @@ View flip_view(std::vector<std::int64_t> dims);
 View select_view(std::int64_t dim, std::int64_t index);
 View unsqueeze_view(std::int64_t dim);
 View numbered_view(View::Kind kind, std::vector<std::int64_t> numbers);
+/// Windows as a dimension, and their elements as another behind all others: `value` stands in the padding.
+View unfold_view(std::int64_t dim, std::int64_t size, std::int64_t step, std::int64_t padding, bool ceil_mode,
+                 double value);
 /// `sizes`: elements before and behind the last dimension, the one before it, …; a negative one takes elements away.
 View pad_view(const std::vector<std::int64_t>& sizes, double value);
 

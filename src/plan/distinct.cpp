@@ -94,7 +94,7 @@ std::optional<Box> box_of(const Lowered::Operand& operand, const TensorView& ten
   const auto dimensions = nested_dimensions(tensor);
   const auto size = static_cast<std::int64_t>(size_of(tensor.dtype, 1));
   if (!dimensions || operand.is_mask || !operand.gathers.empty() || !operand.wraps.empty() || is_packed(tensor.dtype) ||
-      operand.offset < 0)
+      operand.offset < 0 || std::ranges::any_of(operand.within, &Lowered::Operand::Within::is_of_windows))
     return std::nullopt;
   std::int64_t offset = operand.offset / size;
   for (int d = 0; d < operand.shape.size(); ++d)  // from the first in memory on

@@ -165,8 +165,18 @@ void count_windows_once(PlanSummary& summary, const Lowered& lowered) {
     const Lowered::Operand& read = lowered.operands[i];
     OperandSummary& operand = summary.operands[i];
     if (read.is_mask || !read.gathers.empty() || !read.wraps.empty() || operand.bytes == 0) continue;
+    const auto of_windows = [&](int d) {
+      return std::ranges::any_of(read.within, [&](const Lowered::Operand::Within& within) {
+        return within.is_of_windows() && (within.dimension == d || within.inner == d);
+      });
+    };
     std::int64_t span = 1;
-    for (int d = 0; d < read.shape.size(); ++d) span += std::abs(read.strides[d]) * (read.shape[d] - 1);
+    for (int d = 0; d < read.shape.size(); ++d) {
+      if (!of_windows(d)) span += std::abs(read.strides[d]) * (read.shape[d] - 1);
+    }
+    for (const Lowered::Operand::Within& within : read.within) {
+      if (within.is_of_windows()) span += std::abs(read.strides[within.inner] / within.inner_step) * (within.count - 1);
+    }
     const auto bytes = static_cast<std::uint64_t>(size_of(operand.dtype, span));
     if (bytes >= operand.bytes) continue;
     summary.bytes_read -= operand.bytes - bytes;

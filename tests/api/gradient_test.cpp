@@ -262,6 +262,62 @@ TEST(Gradient, OfWindowsWithStepsAndOfSlices) {
   }
 }
 
+// Windows whose elements are a dimension: an element asks the windows that hold it one after the other, or, of more
+// than 64, as a row.
+TEST(Gradient, OfWindowsOfManyElements) {
+  const Tensors images = {{"x", random_tensor({2, 13, 14}, 1, 0.2, 2)}, {"r", random_tensor({14}, 2, 0.5, 1.5)}};
+  const Tensors lines = {{"x", random_tensor({2, 80}, 3, 0.2, 2)}, {"r", random_tensor({80}, 4, 0.5, 1.5)}};
+  for (const std::string chain : {"max_pool2d(x * r, 9, 4)",
+                                  "max_pool2d(x, 9, 2, 4)",
+                                  "max_pool2d(x * r, 9)",
+                                  "tanh(max_pool2d(x, (9, 8), (5, 3), (3, 2), ceil_mode=true))",
+                                  "max_pool2d(x, 9, 1, 4)",
+                                  "max_pool2d(x * r, (9, 10), 1)",
+                                  "max_pool2d(x, (5, 13), 1, (2, 6), (3, 1))",
+                                  "max_pool2d(x, 9, (1, 5), 0, (1, 1)) * 2",
+                                  "avg_pool2d(x * r, 9, 4)",
+                                  "avg_pool2d(x * r, 9, 1)",
+                                  "avg_pool2d(x, 9, 1, 4)",
+                                  "avg_pool2d(x, (13, 10), (2, 1), (5, 2), ceil_mode=true)",
+                                  "avg_pool2d(x * r, 9, 2, 3, count_include_pad=false)",
+                                  "avg_pool2d(x, 9, 1, 3, divisor_override=5) * 3",
+                                  "lp_pool2d(x * r, 2, 9, 1)",
+                                  "lp_pool2d(x, 3, (13, 7), 2)",
+                                  "mean(unfold(x, 1, 5, 2), -1)",
+                                  "sum(unfold(x * r, -1, 3, 2), -1)",
+                                  "sum(unfold(x, -1, 9, 1)[..., ::3], -1)",
+                                  "sum(unfold(unfold(x, -1, 8, 2), -3, 9, 1), axis=(-2, -1))",
+                                  "amax(unfold(x * r, -1, 4, 3), -1)",
+                                  "unfold(x * r, 1, 3, 2, padding=1, value=2) * 2",
+                                  "sum(exp(unfold(x, 2, 4, 1)) * 2, -1)"}) {
+    const std::vector<std::string> names = Epilogue::parse(chain).inputs();
+    for (const std::string& name : names)
+      EXPECT_GE(expect_differences(chain, name, images), static_cast<int>(images.at(name).data.size())) << chain;
+  }
+  for (const std::string chain :
+       {"max_pool1d(x * r, 66, 1)", "max_pool1d(x, 70, 1, 30)", "avg_pool1d(x * r, 70, 1, 20)",
+        "avg_pool1d(x, 66, 5, 33, ceil_mode=true)", "lp_pool1d(x, 2, 67, 1, ceil_mode=true)",
+        "sum(unfold(x, -1, 70, 1), -1)", "sum(unfold(x, 1, 70, 2), -1)"}) {
+    const std::vector<std::string> names = Epilogue::parse(chain).inputs();
+    for (const std::string& name : names)
+      EXPECT_GE(expect_differences(chain, name, lines), static_cast<int>(lines.at(name).data.size())) << chain;
+  }
+}
+
+TEST(Gradient, OfWindowsOfManyElementsThatEachGaveSomethingIsRefused) {
+  for (const char* chain :
+       {"sum(exp(unfold(x, -1, 65, 1)), -1)", "unfold(x, -1, 65, 1) * 2", "amax(unfold(x, 1, 65, 1), -1)"}) {
+    try {
+      gradient(Epilogue::parse(chain), {"x"});
+      ADD_FAILURE() << chain;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("' adds up windows of more than 64 elements"), std::string::npos)
+          << error.what();
+      EXPECT_NE(std::string(error.what()).find("unfold("), std::string::npos) << error.what();
+    }
+  }
+}
+
 // The first of equal elements has the gradient of its window, as in PyTorch.
 TEST(Gradient, OfTiesInWindowsGoesToTheFirst) {
   const Tensors operands = {{"x", {{1, 6}, {1, 1, 1, 0, 2, 2}}}};
@@ -285,6 +341,28 @@ TEST(Gradient, OfTiesInRowsGoesWhereTheTextSays) {
   EXPECT_EQ(found("amax(x, 1, ties=\"pool\")", {3}), (std::vector<double>{0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0}));
   EXPECT_EQ(found("amin(x, 1, ties=\"first\")", {3}), (std::vector<double>{0, 0, 0, 1, 2, 0, 0, 0, 3, 0, 0, 0}));
   EXPECT_EQ(found("adaptive_max_pool1d(x, 1)", {3, 1}), (std::vector<double>{0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 3, 0}));
+}
+
+// The same of windows of more than 64 elements. The last NaN counts as the largest, and padding never does.
+TEST(Gradient, OfTiesInWindowsOfManyElements) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kLeast = -std::numeric_limits<double>::infinity();
+  const auto found = [&](const std::string& chain, std::vector<std::pair<std::size_t, double>> given, double rest) {
+    Tensors operands = {{"x", {{1, 70}, std::vector<double>(70, rest)}}};
+    for (const auto& [place, value] : given) operands["x"].data[place] = value;
+    const Gradient made = gradient(Epilogue::parse(Epilogue::parse(chain).str()), {"x"});
+    const auto all = backward(made, operands, {{1, 2}, {3, 5}}).front().data;
+    std::vector<std::pair<std::size_t, double>> shares;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i] != 0) shares.emplace_back(i, all[i]);
+    return shares;
+  };
+  using Shares = std::vector<std::pair<std::size_t, double>>;
+  EXPECT_EQ(found("max_pool1d(x, 69, 1)", {}, 1), (Shares{{0, 3}, {1, 5}}));
+  EXPECT_EQ(found("max_pool1d(x, 69, 1)", {{7, 2}, {9, 2}}, 1), (Shares{{7, 8}}));
+  EXPECT_EQ(found("max_pool1d(x, 66, 4)", {{2, kNan}, {9, kNan}, {68, kNan}}, 1), (Shares{{9, 3}, {68, 5}}));
+  EXPECT_EQ(found("max_pool1d(x, 80, 50, 30)", {}, kLeast), (Shares{{0, 3}, {20, 5}}));
+  EXPECT_EQ(found("max_pool1d(x, 71, 1, 1)", {}, kLeast), (Shares{{0, 8}}));
 }
 
 // A classifier's pool of all there is: no value but the operand itself has the gradient's shape.

@@ -117,12 +117,15 @@ TEST(ViewFunctions, WhatDoesNotFitIsASentence) {
          "'window(x, 0, 5, 1)[0]': a window reaches over 5 elements, dimension 0 has 4: the shape is [4]");
   expect("max_pool2d(x, 2, 0)", {{4, 4}}, "'stride' of 'max_pool2d' is 1 to 2^30, found 0");
   expect("max_pool2d(x, (2, 2, 2))", {{4, 4}}, "'kernel_size' of 'max_pool2d' is one number or 2, found 3");
-  expect("avg_pool2d(x, 9, 1, 4)", {{16, 16}},
-         "windows of 'avg_pool2d' that may step outside the input, by 'padding' or 'ceil_mode', have at most 64 "
-         "elements; these have 81");
+  expect("unfold(x, 0, 4, 1, padding=3)", {{8}},
+         "'unfold' takes a padding of 0 to half of its size, which is 4; found 3");
+  expect("unfold(x, 0, 9, 1, padding=2)", {{4}},
+         "a window reaches over 9 elements, dimension 0 has 8 with its padding of 2");
+  expect("reshape(unfold(x, 0, 3, 1, padding=1), (12,))", {{4}}, "elements do not exist, since it is padded or joined");
   expect("max_pool2d(x, 9)", {{16, 8}}, "a window reaches over 9 elements, dimension 1 has 8");
   expect("max_pool2d(softmax(x, 1), 9)", {{16, 16}}, "Compute 'softmax(…)' in a launch of its own");
-  expect("max_pool2d(pad(x, (1, 1)), 9)", {{16, 16}}, "elements do not exist, since it is padded or joined");
+  expect("unfold(unfold(x, 0, 3, 1, padding=1), 0, 2, 1)", {{8}},
+         "elements do not exist, since it is padded or joined");
   expect("unfold(x, 1, 3, 1)", {{4}}, "there is no dimension 1");
   expect("unfold(x, 0, 5, 1)", {{4}}, "a window reaches over 5 elements, dimension 0 has 4: the shape is [4]");
   expect("unfold(x, 0, 2, 0)", {{4}}, "'unfold' takes a size and a step of at least 1, found 2 and 0");

@@ -170,6 +170,23 @@ TEST(EmittedGradients, OfImages) {
   for (const Example& example : examples) expect(example, kImages);
 }
 
+TEST(EmittedGradients, OfWindowsOfManyElements) {
+  const std::vector<Example> examples = {
+      {"relu(max_pool2d(x * k, 9, 4, 4))", {"x"}},
+      {"max_pool2d(x, 9, 1, 4)", {"x"}},
+      {"max_pool2d(x, (5, 13), (1, 2), (2, 6), (2, 1), ceil_mode=true)", {"x"}},
+      {"avg_pool2d(x, 9, 3, 2, ceil_mode=true)", {"x"}},
+      {"gelu(avg_pool2d(x, 9, 1, 4))", {"x"}},
+      {"avg_pool2d(x, (12, 10), (2, 1), (5, 2), ceil_mode=true, count_include_pad=false)", {"x"}},
+      {"lp_pool2d(abs(x) + 1, 2, 9, 1)", {"x"}},
+      {"sum(unfold(x * k, -1, 9, 2), -1)", {"x"}},
+      {"unfold(x, 2, 4, 2, padding=1, value=2) * 2", {"x"}},
+      {"sum(softmax(unfold(x, -1, 4, 2), -1) * 2, -1)", {"x"}, "there is a reduction before it"},
+  };
+  const std::map<std::string, Dims> images = {{"x", {2, 3, 12, 13}}, {"k", {3, 1, 1}}};
+  for (const Example& example : examples) expect(example, images);
+}
+
 TEST(EmittedGradients, OfWindows) {
   const std::vector<Example> examples = {
       {"max_pool2d(x, 2)", {"x"}},

@@ -48,10 +48,13 @@ bool AccessWriter::is_transposed_input(const OperandPlan& operand) const {
   return kernel_.map<plan::Transpose>() != nullptr && operand.access == Access::contiguous;
 }
 
-// A vector by what exists of it: masks, and what lies side by side.
+// A vector by what exists of it: masks that step by 1, and what lies side by side.
 bool AccessWriter::is_read_by_runs(const OperandPlan& operand) const {
-  return kernel_.elements > 1 &&
-         (operand.access == Access::inside || (operand.access == Access::bounded && operand.width > 1));
+  const auto steps_by_one = [&] {
+    return !program_.bounds()[static_cast<std::size_t>(&operand - kernel_.inputs.begin())].is_of_windows;
+  };
+  return kernel_.elements > 1 && ((operand.access == Access::inside && steps_by_one()) ||
+                                  (operand.access == Access::bounded && operand.width > 1));
 }
 
 bool AccessWriter::is_read_each(const OperandPlan& operand) const {

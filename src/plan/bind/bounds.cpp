@@ -47,6 +47,22 @@ Lowered::Operand positions_along(const Dims& shape, int dimension) {
 
 Lowered::Operand positions_mask(std::int64_t extent) { return positions_along({extent}, 0); }
 
+Lowered::Operand mask_of(const Dims& shape, const Lowered::Operand::Within& within) {
+  Lowered::Operand mask =
+      mask_along(shape.size() - 1 - within.dimension, shape[within.dimension], within.first, within.count);
+  if (!within.is_of_windows()) return mask;
+  const int inner = within.inner - within.dimension;
+  mask.shape[inner] = shape[within.inner];
+  mask.strides[0] = within.step;
+  mask.strides[inner] = within.inner_step;
+  mask.within[0].step = within.step;
+  mask.within[0].inner = inner;
+  mask.within[0].inner_step = within.inner_step;
+  mask.text = fmt::format("{} from {} on of {} by {} and {} by {} positions", within.count, within.first, mask.shape[0],
+                          within.step, mask.shape[inner], within.inner_step);
+  return mask;
+}
+
 std::vector<Lowered::Operand> masks_of(const Strided& strided) {
   std::vector<Lowered::Operand> masks;
   const std::size_t rank = strided.dimensions.size();
@@ -55,6 +71,8 @@ std::vector<Lowered::Operand> masks_of(const Strided& strided) {
     if (!dimension.bounded) continue;
     masks.push_back(mask_along(static_cast<int>(rank - d) - 1, dimension.extent, dimension.first, dimension.count));
   }
+  for (const Strided::WithinWindows& windows : strided.within_windows())
+    if (!windows.are_all) masks.push_back(mask_of(strided.extents(), windows.within));
   return masks;
 }
 
@@ -80,14 +98,14 @@ std::vector<Lowered::Operand> wrap_masks_of(const Lowered::Operand& operand) {
 namespace {
 
 bool is_along(const Lowered::Operand& mask, const Lowered::Operand& operand, const Lowered::Operand::Within& within) {
-  return mask.is_mask && mask.shape.size() == operand.shape.size() - within.dimension &&
-         mask.shape[0] == operand.shape[within.dimension] && mask.within[0].first == within.first &&
-         mask.within[0].count == within.count;
+  if (!mask.is_mask) return false;
+  const Lowered::Operand own = mask_of(operand.shape, within);
+  return mask.shape == own.shape && mask.within == own.within;
 }
 
 // What bounds an operand bounds the value that a view or 'cat' took it for, so that there is a mask.
-int mask_of(const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand,
-            const Lowered::Operand::Within& within) {
+int which_mask(const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand,
+               const Lowered::Operand::Within& within) {
   const auto fits = [&](const Lowered::Operand& mask) { return is_along(mask, operand, within); };
   const auto it = std::ranges::find_if(operands, fits);
   if (it == operands.end()) throw std::logic_error("an operand is bounded, and no mask says where");
@@ -96,7 +114,7 @@ int mask_of(const std::vector<Lowered::Operand>& operands, const Lowered::Operan
 
 void add_masks(std::vector<int>& by, const std::vector<Lowered::Operand>& operands, const Lowered::Operand& operand) {
   for (const Lowered::Operand::Within& within : operand.within) {
-    const int mask = mask_of(operands, operand, within);
+    const int mask = which_mask(operands, operand, within);
     if (std::ranges::find(by, mask) == by.end()) by.push_back(mask);
   }
 }
@@ -119,13 +137,14 @@ std::vector<ir::Bounds> bounds_of(const std::vector<Lowered::Operand>& operands,
     ir::Bounds& bounds = all.emplace_back();
     if (operand.is_mask) {
       bounds = {Kind::inside, {}, operand.within[0].first, operand.within[0].count};
+      bounds.is_of_windows = operand.within[0].is_of_windows();
       continue;
     }
     if (is_plain(operand)) continue;
     bounds.kind = operand.is_index ? Kind::index : operand.gathers.empty() ? Kind::bounded : Kind::gathered;
     add_masks(bounds.by, operands, operand);
     for (const Lowered::Operand::Wrap& wrap : operand.wraps)
-      bounds.wraps.push_back({mask_of(operands, operand, behind_wrap(operand, wrap)), wrap.extent, wrap.before});
+      bounds.wraps.push_back({which_mask(operands, operand, behind_wrap(operand, wrap)), wrap.extent, wrap.before});
     for (const Lowered::Operand::Gather& gather : operand.gathers) {
       const auto index = static_cast<std::size_t>(std::ranges::find(names, gather.index) - names.begin());
       bounds.gathers.push_back({static_cast<int>(index), gather.stride, gather.extent, gather.wraps, gather.written});

@@ -23,6 +23,9 @@ Lowered::Operand mask_along(int behind, std::int64_t extent, std::int64_t first,
 Lowered::Operand positions_along(const Dims& shape, int dimension);
 Lowered::Operand positions_mask(std::int64_t extent);
 
+/// What says where elements of a value of that shape exist. It lies nowhere.
+Lowered::Operand mask_of(const Dims& shape, const Lowered::Operand::Within& within);
+
 /// An operand for each dimension of which some elements do not exist. It lies nowhere, and is true where they do.
 std::vector<Lowered::Operand> masks_of(const Strided& strided);
 

@@ -2,17 +2,46 @@
 #include "plan/bind/existing.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace epifuse::plan {
 
 namespace {
 
-// What an operand steps by along the dimension of a mask: the innermost of those that the mask's may be split into.
+// What an operand steps by from one position of a mask to the next.
 std::int64_t stride_along(const StridedOperand& mask, const StridedOperand& strided) {
   for (std::size_t d = 0; d < kMaxRank; ++d) {
     if (mask.strides[d] == 1) return strided.strides[d];
   }
+  for (std::size_t d = 0; d < kMaxRank; ++d) {
+    if (mask.strides[d] != 0) return strided.strides[d] / mask.strides[d];
+  }
   return 0;
+}
+
+std::int64_t divided_up(std::int64_t number, std::int64_t by) {
+  return number / by + (number % by != 0 && (number < 0) == (by < 0) ? 1 : 0);
+}
+
+// How many elements of windows exist, along both of their dimensions.
+std::int64_t count_existing(const TensorView& mask, const ir::Bounds& interval) {
+  std::vector<int> along;
+  for (int d = 0; d < mask.shape.size(); ++d)
+    if (mask.shape[d] != 1) along.push_back(d);
+  if (!interval.is_of_windows || along.size() != 2) return interval.count;
+  if (mask.shape[along[0]] > mask.shape[along[1]]) std::swap(along[0], along[1]);
+  const std::int64_t step = mask.strides[along[1]];
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < mask.shape[along[0]]; ++i) {
+    // first <= i * … + k * step < end
+    const std::int64_t first = interval.first - i * mask.strides[along[0]];
+    const std::int64_t end = first + interval.count;
+    const std::int64_t from = step > 0 ? divided_up(first, step) : divided_up(end - 1, step);
+    const std::int64_t to = step > 0 ? divided_up(end, step) : divided_up(first - 1, step);
+    sum += std::max<std::int64_t>(std::min(to, mask.shape[along[1]]) - std::max<std::int64_t>(from, 0), 0);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -40,8 +69,9 @@ void set_bounds(Space& space, const ir::Program& program, std::span<const Tensor
     for (const int by : bounds.by) {
       const StridedOperand& mask = space.inputs[static_cast<std::size_t>(by)];
       const ir::Bounds& interval = program.bounds()[static_cast<std::size_t>(by)];
-      strided.places *= inputs[static_cast<std::size_t>(by)].shape[0];
-      strided.existing *= interval.count;
+      const TensorView& positions = inputs[static_cast<std::size_t>(by)];
+      for (const std::int64_t extent : positions.shape) strided.places *= extent;
+      strided.existing *= count_existing(positions, interval);
       strided.origin += interval.first * stride_along(mask, strided);
     }
     for (const ir::Bounds::Wrap& wrap : bounds.wraps) {
@@ -88,8 +118,18 @@ base::InlineVector<TensorView, 8> with_outside(const ir::Program& program, std::
   for (const TensorView& input : inputs) all.push_back(input);
   for (std::size_t i = 0; i < program.bounds().size() && i < all.size(); ++i) {
     for (const int asked : program.bounds()[i].masks()) {
-      const Dims& mask = inputs[static_cast<std::size_t>(asked)].shape;
-      all[i].shape[all[i].shape.size() - mask.size()] = mask[0];
+      const TensorView& mask = inputs[static_cast<std::size_t>(asked)];
+      const int outer = all[i].shape.size() - mask.shape.size();
+      all[i].shape[outer] = mask.shape[0];
+      if (!program.bounds()[static_cast<std::size_t>(asked)].is_of_windows) continue;
+      // The inner of both dimensions has a step for each position, the outer one none.
+      const auto inner = static_cast<int>(
+          std::find_if(mask.shape.begin() + 1, mask.shape.end(), [](std::int64_t n) { return n != 1; }) -
+          mask.shape.begin());
+      const std::int64_t stride = all[i].strides[outer + inner];
+      all[i].shape[outer + inner] = mask.shape[inner];
+      all[i].strides[outer] = stride * mask.strides[0];
+      all[i].strides[outer + inner] = stride * mask.strides[inner];
     }
   }
   // What indices say where it is read has the same element all along their dimensions.

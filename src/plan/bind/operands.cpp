@@ -53,7 +53,9 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
   for (const Strided::Dimension& d : strided.dimensions) {
     // Of what an index says where it is read, the index is bounded. The one element of a dimension that broadcasts may
     // be read wherever the view stands, if it exists.
-    const bool is_bounded = d.bounded && !d.indexed && (!d.broadcast || d.count == 0);
+    // In windows that step outside, what else bounds an element is asked where the view stands.
+    const bool is_of_windows = d.windows != Strided::Dimension::kNone;
+    const bool is_bounded = d.bounded && !d.indexed && (!d.broadcast || d.count == 0) && !is_of_windows;
     if (is_bounded) strided.offset += d.first * d.stride;
     if (is_bounded) read.within.push_back({read.shape.size(), d.first, d.count});
     if (d.period != 0 && !d.broadcast) {
@@ -62,6 +64,12 @@ Reading read_through(const ir::Program& program, std::span<const TensorView> inp
     }
     read.shape.push_back(d.broadcast || d.indexed ? 1 : d.extent);
     read.strides.push_back(d.stride);
+  }
+  for (const auto& [within, are_all, windows] : strided.within_windows()) {
+    const Strided::Dimension& outer = strided.dimensions[static_cast<std::size_t>(within.dimension)];
+    if (outer.broadcast || outer.indexed) continue;
+    strided.offset += within.first * (read.strides[within.inner] / within.inner_step);
+    read.within.push_back(within);
   }
   read.text = text_of(own, input.shape, steps);
   const bool is_elsewhere =
@@ -124,8 +132,7 @@ std::vector<std::string> OperandTable::masks() {
   for (const auto& [name, operand] : operands_) {
     if (operand.is_mask) continue;
     for (const Lowered::Operand::Within& within : operand.within) {
-      const int behind = operand.shape.size() - 1 - within.dimension;
-      masks.push_back(mask_along(behind, operand.shape[within.dimension], within.first, within.count));
+      masks.push_back(mask_of(operand.shape, within));
     }
   }
   std::vector<std::string> names;

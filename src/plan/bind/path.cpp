@@ -124,7 +124,7 @@ std::vector<std::int64_t> key_of(const Steps& steps) {
     }
     if (const auto* unfolded = std::get_if<Unfolded>(&step)) {
       constexpr std::int64_t kUnfolded = -3000;
-      key.insert(key.end(), {kUnfolded, unfolded->dimension, unfolded->step});
+      key.insert(key.end(), {kUnfolded, unfolded->dimension, unfolded->step, unfolded->padding});
       key.insert(key.end(), unfolded->shape.begin(), unfolded->shape.end());
       continue;
     }
@@ -191,6 +191,11 @@ void Strided::apply(const DimensionMap& map) {
     // Of one element, of which others outside are asked, any stride will do.
     if (taken.bounded && from.extent == 1) from.stride = 0;
     offset += map.taken[d].start * from.stride;
+    if (from.windows != Dimension::kNone) {
+      Windows& of = windows[static_cast<std::size_t>(from.windows)];
+      of.first -= map.taken[d].start * from.pitch;
+      of.repeat.shift += of.repeat.factor * map.taken[d].start * from.pitch;
+    }
     if (from.repeat.exists()) {
       from.repeat.shift += from.repeat.factor * map.taken[d].start;
       from.repeat.factor *= map.taken[d].step;
@@ -214,10 +219,91 @@ void Strided::apply(const DimensionMap& map) {
       next.back().rows = from.rows;
       next.back().row_stride = from.row_stride;
     }
+    next.back().windows = from.windows;
+    next.back().pitch = from.pitch * step;
     if (!is_empty) bound(next.back(), from, map.taken[static_cast<std::size_t>(given.from)]);
     if (!is_empty) roll(next.back(), map.taken[static_cast<std::size_t>(given.from)]);
   }
   dimensions = std::move(next);
+  if (is_empty) is_all_outside = false;
+  settle_windows();
+}
+
+// What is left of windows are those along which two dimensions have several elements, some of which exist and some do
+// not. What else there is bounds one dimension, or none.
+void Strided::settle_windows() {
+  const bool is_empty = std::ranges::find(dimensions, 0, &Dimension::extent) != dimensions.end();
+  for (std::size_t i = 0; i < windows.size() && !is_empty; ++i) {
+    Windows& one = windows[i];
+    if (one.is_settled) continue;
+    std::vector<Dimension*> along;
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    for (Dimension& d : dimensions) {
+      if (d.windows != static_cast<int>(i)) continue;
+      if (d.extent == 1) {
+        d.windows = Dimension::kNone;
+        d.indexed = d.indexed && !one.repeat.exists();
+        continue;
+      }
+      along.push_back(&d);
+      (d.pitch < 0 ? low : high) += d.pitch * (d.extent - 1);
+    }
+    const std::int64_t end = one.first + one.count;
+    const bool all_exist = one.first <= low && high < end;
+    const bool none_exists = one.count <= 0 || high < one.first || low >= end;
+    if (along.size() == 2 && !none_exists && (one.repeat.exists() || !all_exist)) continue;
+    is_all_outside = is_all_outside || none_exists;
+    one.is_settled = true;
+    for (Dimension* const d : along) d->windows = Dimension::kNone;
+    if (one.repeat.exists() && along.empty() && !none_exists) offset += one.repeat.at(0) * one.row_stride;
+    if (along.empty()) continue;
+    Dimension& d = *along.back();
+    if (one.repeat.exists() && !none_exists) {
+      d.repeat = one.repeat;
+      d.repeat.factor *= d.pitch;
+      d.rows = one.rows;
+      d.row_stride = one.row_stride;
+    }
+    if (all_exist) continue;
+    Dimension bounds{d.extent, 0, false};
+    if (!none_exists) bound(bounds, bounds, Taken{0, d.pitch, d.extent, one.first, end});
+    bound(d, d, Taken{0, 1, d.extent, bounds.first, bounds.first + bounds.count});
+    is_all_outside = is_all_outside || (d.bounded && d.count == 0);
+  }
+}
+
+std::vector<Strided::WithinWindows> Strided::within_windows() const {
+  std::vector<WithinWindows> all;
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    const Dimension& outer = dimensions[d];
+    if (outer.windows == Dimension::kNone) continue;
+    const auto inner = std::find_if(dimensions.begin() + static_cast<std::ptrdiff_t>(d) + 1, dimensions.end(),
+                                    [&](const Dimension& other) { return other.windows == outer.windows; });
+    if (inner == dimensions.end()) continue;
+    const Windows& one = windows[static_cast<std::size_t>(outer.windows)];
+    // Positions are counted as addresses grow.
+    const std::int64_t sign = one.stride < 0 ? -1 : 1;
+    const std::int64_t step = sign * outer.pitch;
+    const std::int64_t inner_step = sign * inner->pitch;
+    const std::int64_t first = sign < 0 ? -(one.first + one.count - 1) : one.first;
+    const std::int64_t last = step * (outer.extent - 1);
+    const std::int64_t last_within = inner_step * (inner->extent - 1);
+    const std::int64_t low = std::min<std::int64_t>(last, 0) + std::min<std::int64_t>(last_within, 0);
+    const std::int64_t high = std::max<std::int64_t>(last, 0) + std::max<std::int64_t>(last_within, 0);
+    const std::int64_t from = std::max(first, low);
+    const std::int64_t end = std::min(first + one.count, high + 1);
+    const auto place = static_cast<int>(inner - dimensions.begin());
+    all.push_back(
+        {{static_cast<int>(d), from, end - from, step, place, inner_step}, from == low && end == high + 1, &one});
+  }
+  return all;
+}
+
+Dims Strided::extents() const {
+  Dims extents;
+  for (const Dimension& dimension : dimensions) extents.push_back(dimension.extent);
+  return extents;
 }
 
 bool Strided::apply(const Indexed& indexed, std::size_t step) {
@@ -238,7 +324,9 @@ bool Strided::apply(const Indexed& indexed, std::size_t step) {
 bool Strided::apply(const Repeated& repeated) {
   Dimension& from = dimensions[static_cast<std::size_t>(repeated.dimension)];
   const bool is_again = from.repeat.exists();
-  if (from.period != 0 || (from.indexed && !is_again) || (is_again && from.repeat.factor != 1)) return false;
+  if (from.period != 0 || from.windows != Dimension::kNone || (from.indexed && !is_again) ||
+      (is_again && from.repeat.factor != 1))
+    return false;
   const std::int64_t extent = repeated.shape[repeated.dimension];
   const ir::Bounds::Repeat& by = repeated.repeat;
   const std::int64_t low = from.bounded ? from.first : 0;
@@ -274,14 +362,30 @@ bool Strided::apply(const Repeated& repeated) {
 }
 
 bool Strided::apply(const Unfolded& unfolded) {
-  const Dimension from = dimensions[static_cast<std::size_t>(unfolded.dimension)];
-  if (!from.is_plain() || from.indexed) return false;
-  Dimension& windows = dimensions[static_cast<std::size_t>(unfolded.dimension)];
-  windows.extent = unfolded.shape[unfolded.dimension];
+  Dimension from = dimensions[static_cast<std::size_t>(unfolded.dimension)];
+  Windows made{(from.bounded ? from.first : 0) + unfolded.padding,
+               from.bounded ? from.count : from.extent,
+               from.stride,
+               from.repeat,
+               from.rows,
+               from.row_stride};
+  made.repeat.shift -= made.repeat.factor * unfolded.padding;
+  from.bounded = false;
+  from.repeat = {};
+  if (!from.is_plain() || (from.indexed && !made.repeat.exists())) return false;
+  from.windows = static_cast<int>(windows.size());
+  from.pitch = 1;
+  offset -= unfolded.padding * from.stride;
+  Dimension& outer = dimensions[static_cast<std::size_t>(unfolded.dimension)];
+  outer = from;
+  outer.extent = unfolded.shape[unfolded.dimension];
+  outer.pitch = unfolded.step;
   // Of one window any stride will do.
-  if (windows.extent == 1 || __builtin_mul_overflow(from.stride, unfolded.step, &windows.stride)) windows.stride = 0;
+  if (outer.extent == 1 || __builtin_mul_overflow(from.stride, unfolded.step, &outer.stride)) outer.stride = 0;
   dimensions.push_back(from);
   dimensions.back().extent = unfolded.shape[unfolded.shape.size() - 1];
+  windows.push_back(made);
+  settle_windows();
   return true;
 }
 
@@ -462,8 +566,9 @@ std::string text_of(const std::string& name, const Dims& shape, const Steps& ste
     } else if (const auto* repeated = std::get_if<Repeated>(&step)) {
       text = text_of(text, *repeated);
     } else if (const auto* unfolded = std::get_if<Unfolded>(&step)) {
-      text = fmt::format("unfold({}, {}, {}, {})", text, unfolded->dimension,
-                         unfolded->shape[unfolded->shape.size() - 1], unfolded->step);
+      text = fmt::format("unfold({}, {}, {}, {}{})", text, unfolded->dimension,
+                         unfolded->shape[unfolded->shape.size() - 1], unfolded->step,
+                         unfolded->padding == 0 ? "" : fmt::format(", padding={}", unfolded->padding));
     } else {
       std::string sizes = to_string(std::get<Dims>(step));
       text = fmt::format("reshape({}, ({}))", text, sizes.substr(1, sizes.size() - 2));

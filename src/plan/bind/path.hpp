@@ -45,7 +45,10 @@ struct Strided {
     ir::Bounds::Repeat repeat = {};  ///< of a dimension that is read at places that follow from positions: its row
     std::int64_t rows = 0;           ///< of these, that lie in memory
     std::int64_t row_stride = 0;
-    bool is_plain() const { return !bounded && period == 0 && !repeat.exists(); }
+    int windows = kNone;     ///< which of `windows` the dimension belongs to
+    std::int64_t pitch = 0;  ///< of these: positions from one element to the next
+    static constexpr int kNone = -1;
+    bool is_plain() const { return !bounded && period == 0 && !repeat.exists() && windows == kNone; }
     /// Of a rolled dimension: the coordinate at which its elements begin again.
     std::int64_t wraps_at() const { return (bounded ? first : 0) + period - before; }
   };
@@ -54,6 +57,18 @@ struct Strided {
     std::size_t step = 0;  ///< which of the path
     std::int64_t stride = 0;
     std::int64_t extent = 0;
+  };
+  /// Windows that step outside, or of what is read at places that follow from positions, along two dimensions: an
+  /// element stands at the sum of `pitch * coordinate`, and lies in memory from position `first` on, for `count`
+  /// positions.
+  struct Windows {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    std::int64_t stride = 0;         ///< elements from one position to the next
+    ir::Bounds::Repeat repeat = {};  ///< of places that follow from positions: the row
+    std::int64_t rows = 0;           ///< of these, that lie in memory
+    std::int64_t row_stride = 0;
+    bool is_settled = false;  ///< no two dimensions are bound by it any more
   };
   std::int64_t offset = 0;      ///< of the element at the coordinates 0, which need not lie in memory
   bool is_all_outside = false;  ///< no element lies in memory
@@ -64,16 +79,30 @@ struct Strided {
   }
   std::vector<Dimension> dimensions;
   std::vector<Gather> gathers = {};
+  std::vector<Windows> windows = {};
+
+  /// Which elements of windows exist, for each two dimensions.
+  struct WithinWindows {
+    Lowered::Operand::Within within;
+    bool are_all = false;  ///< every element exists
+    const Windows* windows = nullptr;
+  };
+  std::vector<WithinWindows> within_windows() const;
+  /// With the dimensions of which one element will do.
+  Dims extents() const;
 
   void apply(const DimensionMap& map);
   /// False for a dimension of which some elements do not exist. `step`: which of the path it is.
   bool apply(const Indexed& indexed, std::size_t step);
   /// False for a dimension that is rolled, read at indices, or repeated at steps of more than one.
   bool apply(const Repeated& repeated);
-  /// False for a dimension of which some elements do not exist, or that is rolled, read at indices or repeated.
+  /// False for a dimension that belongs to windows already, or is rolled or read at indices.
   bool apply(const Unfolded& unfolded);
   /// In row-major order. False where that would take a copy, or would split or merge a dimension that is bounded.
   bool apply(const Dims& shape);
+
+ private:
+  void settle_windows();
 };
 
 /// Whether strides describe what is read through a path, which they then do.

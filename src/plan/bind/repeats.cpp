@@ -39,38 +39,68 @@ Steps repeated_steps(const ir::Node& node, const Dims& own, const Dims& other, c
 
 bool has_only_positions(const Steps& steps) {
   return std::ranges::all_of(steps, [](const ViewStep& step) {
-    return std::holds_alternative<DimensionMap>(step) || std::holds_alternative<Repeated>(step);
+    return std::holds_alternative<DimensionMap>(step) || std::holds_alternative<Repeated>(step) ||
+           std::holds_alternative<Unfolded>(step);
   });
 }
 
-std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,
-                                             const std::function<ir::Value(int)>& iota) {
-  // Forward, to the dimension of what the path gives; then back, position by position.
-  std::vector<ir::Bounds::Repeat> ways;
-  for (const ViewStep& step : steps) {
-    if (const auto* repeated = std::get_if<Repeated>(&step)) {
-      if (repeated->dimension == d) ways.push_back(repeated->repeat);
-      continue;
+namespace {
+
+// Positions along dimensions of what a path gives, as numbers of the chain.
+class Positions {
+ public:
+  Positions(ir::Builder& builder, const Steps& steps, const std::function<ir::Value(int)>& iota)
+      : builder_(builder), steps_(steps), iota_(iota) {}
+
+  /// Along dimension d of what step `first` of the path is of.
+  ir::Value before(std::size_t first, int d) {
+    if (first == steps_.size()) {
+      varies = true;
+      return iota_(d);
     }
-    const auto* const map = &std::get<DimensionMap>(step);
-    const Taken& taken = map->taken[static_cast<std::size_t>(d)];
-    ways.push_back({1, taken.step, taken.start});
-    const auto given = std::ranges::find(map->given, d, &Given::from);
-    d = given == map->given.end() ? -1 : static_cast<int>(given - map->given.begin());
-    if (d < 0) break;
+    const ViewStep& step = steps_[first];
+    if (const auto* repeated = std::get_if<Repeated>(&step)) {
+      const ir::Value made = before(first + 1, d);
+      return repeated->dimension == d ? taken(made, repeated->repeat) : made;
+    }
+    if (const auto* unfolded = std::get_if<Unfolded>(&step)) {
+      if (unfolded->dimension != d) return before(first + 1, d);
+      const ir::Value windows = taken(before(first + 1, d), {1, unfolded->step, -unfolded->padding});
+      return builder_.apply(Op::add, {windows, before(first + 1, unfolded->shape.size() - 1), ir::kNone});
+    }
+    const auto& map = std::get<DimensionMap>(step);
+    const Taken& elements = map.taken[static_cast<std::size_t>(d)];
+    const auto given = std::ranges::find(map.given, d, &Given::from);
+    const bool goes = given == map.given.end();
+    return taken(goes ? number(0) : before(first + 1, static_cast<int>(given - map.given.begin())),
+                 {1, elements.step, elements.start});
   }
-  const auto number = [&](std::int64_t one) {
-    return builder.constant(static_cast<double>(one), ir::Category::integer);
-  };
-  const auto apply = [&](Op op, ir::Value a, std::int64_t b) { return builder.apply(op, {a, number(b), ir::kNone}); };
-  ir::Value made = d < 0 ? number(0) : iota(d);
-  for (std::size_t i = ways.size(); i-- > 0;) {
-    const ir::Bounds::Repeat& way = ways[i];
+
+  bool varies = false;
+
+ private:
+  ir::Value number(std::int64_t one) { return builder_.constant(static_cast<double>(one), ir::Category::integer); }
+  ir::Value apply(Op op, ir::Value a, std::int64_t b) { return builder_.apply(op, {a, number(b), ir::kNone}); }
+
+  ir::Value taken(ir::Value made, const ir::Bounds::Repeat& way) {
     if (way.factor != 1) made = apply(Op::mul, made, way.factor);
     if (way.shift != 0) made = apply(Op::add, made, way.shift);
-    if (way.times != 1) made = builder.apply(Op::floor, {apply(Op::div, made, way.times), ir::kNone, ir::kNone});
+    if (way.times != 1) made = builder_.apply(Op::floor, {apply(Op::div, made, way.times), ir::kNone, ir::kNone});
+    return made;
   }
-  return {made, d >= 0};
+
+  ir::Builder& builder_;
+  const Steps& steps_;
+  const std::function<ir::Value(int)>& iota_;
+};
+
+}  // namespace
+
+std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,
+                                             const std::function<ir::Value(int)>& iota) {
+  Positions positions(builder, steps, iota);
+  const ir::Value made = positions.before(0, d);
+  return {made, positions.varies};
 }
 
 std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> repeated_dimensions(const Strided& strided) {
@@ -83,6 +113,13 @@ std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> repeated_dime
     const auto behind = static_cast<int>(strided.dimensions.size() - 1 - d);
     all.emplace_back(mask_along(behind, one.extent, one.bounded ? one.first : 0, one.bounded ? one.count : one.extent),
                      gather);
+  }
+  for (const auto& [within, are_all, windows] : strided.within_windows()) {
+    if (!windows->repeat.exists()) continue;
+    Lowered::Operand::Gather gather{
+        .index = {}, .stride = windows->row_stride, .extent = windows->rows, .written = "repeat_as"};
+    gather.computed = windows->repeat;
+    all.emplace_back(mask_of(strided.extents(), within), gather);
   }
   return all;
 }

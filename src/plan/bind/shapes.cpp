@@ -96,12 +96,14 @@ class Inference {
     return shaped;
   }
 
-  // A mask is of one dimension of what asks it.
+  // A mask is of one dimension of what asks it, or of two of windows.
   void share_positions(const Node& node, const Shaped& shaped, int mask) {
     const Shaped& positions = asked(mask);
-    const int axis = shaped.axis(shaped.shape.size() - positions.shape.size());
-    if (positions.axis(0) != kNoAxis && !table_.identify(axis, positions.axis(0)))
-      refuse_split(node, positions.shape[0]);
+    const int first = shaped.shape.size() - positions.shape.size();
+    for (int d = 0; d < positions.shape.size(); ++d) {
+      if (positions.axis(d) != kNoAxis && !table_.identify(shaped.axis(first + d), positions.axis(d)))
+        refuse_split(node, positions.shape[d]);
+    }
   }
 
   void share_places(ir::Value result, const ir::Scatter& scatter) {

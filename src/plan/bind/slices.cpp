@@ -331,8 +331,9 @@ std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shap
   const int d = from_front(axis, all.size());
   // All of it is read at indices along another dimension.
   const auto* const indexed = steps.empty() ? nullptr : std::get_if<Indexed>(steps.data());
-  const bool is_repeated = !steps.empty() && std::holds_alternative<Repeated>(steps[0]);
-  const bool is_whole = steps.empty() || is_repeated || (indexed != nullptr && indexed->dimension != d);
+  const bool is_of_many =
+      !steps.empty() && (std::holds_alternative<Repeated>(steps[0]) || std::holds_alternative<Unfolded>(steps[0]));
+  const bool is_whole = steps.empty() || is_of_many || (indexed != nullptr && indexed->dimension != d);
   const auto* const map = is_whole ? &whole : std::get_if<DimensionMap>(steps.data());
   if (map == nullptr) return {};
   const auto taken = sides_of_joined(map->taken[static_cast<std::size_t>(d)], shapes[0][d], shapes[1][d]);

@@ -133,43 +133,44 @@ DimensionMap divided(const Resolving& r) {
   return cut(r, d, start, std::min(size, extent - start));
 }
 
-// One element of each window: those of all windows stand a stride apart.
-DimensionMap windowed(const Resolving& r) {
-  const std::vector<std::int64_t>& numbers = r.view.numbers;
-  const int d = r.dimension(numbers[0]);
+// How many windows there are along dimension d. `padding` elements stand before and behind it; with `rounds_up` the
+// last window may end behind these.
+std::int64_t count_windows(const Resolving& r, int d, std::int64_t reach, std::int64_t stride, std::int64_t padding,
+                           bool rounds_up) {
   const std::int64_t extent = r.shape[d];
-  const std::int64_t reach = (numbers[1] - 1) * numbers[3] + 1;
-  const bool may_leave = numbers.size() > 5;
-  const std::int64_t padding = may_leave ? numbers[5] : 0;
-  const bool rounds_up = may_leave && numbers[6] != 0;
   const std::int64_t padded = extent + 2 * padding;
-  // With ceil_mode a window may end outside.
-  const std::int64_t beyond = rounds_up ? numbers[2] - 1 : 0;
+  const std::int64_t beyond = rounds_up ? stride - 1 : 0;
   if (reach > padded + beyond) {
     fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}{}", r.text(), reach, d,
          padded, padding > 0 ? fmt::format(" with its padding of {}", padding) : "", r.shape_text());
   }
-  std::int64_t count = (padded - reach + beyond) / numbers[2] + 1;
+  const std::int64_t count = (padded - reach + beyond) / stride + 1;
   // As in PyTorch: the last window begins inside the value, or in the padding before it.
-  if (rounds_up && (count - 1) * numbers[2] >= extent + padding) --count;
+  return rounds_up && (count - 1) * stride >= extent + padding ? count - 1 : count;
+}
+
+// One element of each window: those of all windows stand a stride apart.
+DimensionMap windowed(const Resolving& r) {
+  const std::vector<std::int64_t>& numbers = r.view.numbers;
+  const int d = r.dimension(numbers[0]);
+  const std::int64_t reach = (numbers[1] - 1) * numbers[3] + 1;
+  const bool may_leave = numbers.size() > 5;
+  const std::int64_t padding = may_leave ? numbers[5] : 0;
+  const std::int64_t count = count_windows(r, d, reach, numbers[2], padding, may_leave && numbers[6] != 0);
   DimensionMap map = DimensionMap::whole(r.shape);
   const Taken taken = {numbers[4] * numbers[3] - padding, count == 1 ? 1 : numbers[2], count};
-  map.taken[static_cast<std::size_t>(d)] = taken.within(0, extent);
+  map.taken[static_cast<std::size_t>(d)] = taken.within(0, r.shape[d]);
   map.given[static_cast<std::size_t>(d)].extent = count;
   return map;
 }
 
 Unfolded unfolded(const Resolving& r) {
-  const int d = r.dimension(r.view.numbers[0]);
-  const std::int64_t extent = r.shape[d];
-  const std::int64_t size = r.view.numbers[1];
-  if (size > extent) {
-    fail(invalid_argument, "'{}': a window reaches over {} elements, dimension {} has {}{}", r.text(), size, d, extent,
-         r.shape_text());
-  }
-  Unfolded made{d, r.view.numbers[2], r.shape};
-  made.shape[d] = (extent - size) / made.step + 1;
-  made.shape.push_back(size);
+  const std::vector<std::int64_t>& numbers = r.view.numbers;
+  const int d = r.dimension(numbers[0]);
+  const bool may_leave = numbers.size() > 3;
+  Unfolded made{d, numbers[2], r.shape, may_leave ? numbers[3] : 0};
+  made.shape[d] = count_windows(r, d, numbers[1], made.step, made.padding, may_leave && numbers[4] != 0);
+  made.shape.push_back(numbers[1]);
   return made;
 }
 
@@ -392,7 +393,11 @@ base::InlineVector<TensorView, 8> Lowered::views(std::span<const TensorView> inp
     TensorView view(reinterpret_cast<const void*>(address), operand.is_mask ? DType::boolean : input.dtype,
                     operand.shape, operand.strides);
     for (const Operand::Within& within : operand.within) {
-      if (!operand.is_mask) view.shape[within.dimension] = within.count;
+      if (operand.is_mask) continue;
+      view.shape[within.dimension] = within.is_of_windows() ? 1 : within.count;
+      if (!within.is_of_windows()) continue;
+      view.shape[within.inner] = within.count;
+      view.strides[within.inner] /= within.inner_step;
     }
     for (const Operand::Wrap& wrap : operand.wraps) view.shape[wrap.dimension] = wrap.extent;
     views.push_back(view);

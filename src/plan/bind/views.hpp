@@ -79,11 +79,13 @@ struct Repeated {
   friend bool operator==(const Repeated&, const Repeated&) = default;
 };
 
-/// Windows along a dimension take its place, `step` elements apart. Their elements are the result's last dimension.
+/// Windows along a dimension take its place, `step` elements apart. Their elements are the result's last dimension. The
+/// first window begins `padding` elements before the value; elements outside do not exist.
 struct Unfolded {
   int dimension = 0;
   std::int64_t step = 1;
   Dims shape;  ///< of the result
+  std::int64_t padding = 0;
   friend bool operator==(const Unfolded&, const Unfolded&) = default;
 };
 
@@ -106,15 +108,21 @@ struct Lowered {
     Dims strides;
     std::string text;  ///< as people write it: "x[..., :128]"
     /// A dimension of which only `count` elements, from `first` on, lie in memory: the offset is that of the first of
-    /// all that do.
+    /// all that do. Of windows there are two dimensions: element (i, k) of them stands at
+    /// position `step * i + inner_step * k`, and `first` and `count` are of positions.
     struct Within {
       int dimension = 0;
       std::int64_t first = 0;
       std::int64_t count = 0;
+      std::int64_t step = 1;
+      int inner = kNoDimension;  ///< of windows the other dimension, behind the first
+      std::int64_t inner_step = 0;
+      static constexpr int kNoDimension = -1;
+      bool is_of_windows() const noexcept { return inner != kNoDimension; }
       friend bool operator==(const Within&, const Within&) = default;
     };
     std::vector<Within> within = {};
-    bool is_mask = false;  ///< nothing lies in memory: true where its one dimension of `within` has elements
+    bool is_mask = false;  ///< nothing lies in memory: true where `within` has elements
     /// A dimension that is rolled. All of its elements lie in memory, and the offset is that of the first of them in
     /// the order of reading.
     struct Wrap {
