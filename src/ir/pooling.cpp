@@ -143,9 +143,12 @@ View line_view(const Geometry& windows, int d) {
   return index_view(std::move(line));
 }
 
-// The first element of each window along dimension `d`.
-Value first_elements(Builder& b, Value x, const Geometry& windows, int d) {
-  return b.view(b.view(x, line_view(windows, d)), window_view(windows, d, 0, 0));
+// One element of each window along dimension `d`, of which only the shape counts. Of windows of many elements some of
+// these exist, however few there are.
+Value one_of_each(Builder& b, Value x, const Geometry& windows, int d) {
+  const bool has_many = windows.elements() > kMostElements;
+  const std::int64_t index = has_many ? windows.padding[static_cast<std::size_t>(d)] : 0;
+  return b.view(b.view(x, line_view(windows, d)), window_view(windows, d, 0, index));
 }
 
 // How many elements of each window lie in the tensor: along each dimension from its beginning or the tensor's to the
@@ -160,7 +163,7 @@ Value count_inside_of_many(Builder& b, Value x, const Geometry& windows) {
     if (windows.padding[at] != 0 || windows.ceil_mode) {
       const Value padding = number(b, static_cast<double>(windows.padding[at]));
       const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
-      const Value begin = apply(Op::mul, b.iota(first_elements(b, x, windows, d), dimension),
+      const Value begin = apply(Op::mul, b.iota(one_of_each(b, x, windows, d), dimension),
                                 number(b, static_cast<double>(windows.stride[at])));
       const Value end = apply(Op::minimum, apply(Op::add, begin, count), apply(Op::add, extent, padding));
       count = apply(Op::sub, end, apply(Op::maximum, begin, padding));
@@ -196,7 +199,7 @@ Value count_padded(Builder& b, Value x, const Geometry& windows) {
   for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
     const int dimension = d - windows.rank;
-    const Value firsts = first_elements(b, x, windows, d);
+    const Value firsts = one_of_each(b, x, windows, d);
     const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
     const Value end = apply(Op::add, extent, number(b, static_cast<double>(2 * windows.padding[at])));
     const Value begin = apply(Op::mul, b.iota(firsts, dimension), number(b, static_cast<double>(windows.stride[at])));

@@ -72,7 +72,8 @@ std::optional<ReverseSweep::Pool> ReverseSweep::unfolded_pool_of(const Node& red
     const bool is_own = view->numbers[0] < 0 ? dim < 0 : unfolds.size() == 1;
     const auto is_same = [&](const Window& other) { return other.dim == dim; };
     if (!is_own || std::ranges::any_of(pool.windows, is_same)) return std::nullopt;
-    pool.views.push_back(element_view(*view, dim, 0));
+    // That of the first window is no padding, so that some elements of the view exist.
+    pool.views.push_back(element_view(*view, dim, view->numbers.size() > 3 ? view->numbers[3] : 0));
     Window window(pool.views.back());
     window.size = (window.size - 1) / dilation + 1;
     window.dilation = dilation;

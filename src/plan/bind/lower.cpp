@@ -408,6 +408,9 @@ class Lowering {
     if (!has_only_positions(steps(path))) refuse_repeated(value, path);
     const Built& given = argument(n.args[0], path);
     const Dims all = shape_through(value, path);
+    // Where no element exists, any number will do.
+    if (given.shape.empty() && all.size() > 1 && path != kWhole && strides_through(value, path).is_all_outside)
+      return {builder_.constant(0, ir::Category::integer), {}};
     const bool is_broadcast = given.shape.size() == all.size() && !reduces(n.args[0]) && path != kWhole;
     const Built arg = is_broadcast ? given : shaped(given, value, path);
     const auto iota = [&](int dimension) {
