@@ -107,6 +107,13 @@ TEST(Integers, CountedBeyondF32DecideExactly) {
   EXPECT_EQ(run<std::int8_t>("cast(remainder(sum(x), 2), i8)", x)[0], 1);
 }
 
+// As PyTorch does: 45736 ** 2 is 2091781696, which f32 rounds to 2091781632.
+TEST(Integers, AreRoundedBeforeTheyMeetAFloat) {
+  const std::vector<std::int32_t> n = {45736};
+  EXPECT_EQ(run<float>("remainder(square(n), 2.25) + 0 * m", n, n, DType::f32), (std::vector<float>{0.75F}));
+  EXPECT_EQ(run<float>("fmod(cast(n, f32), 16777217) + 0 * m", n, n, DType::f32), (std::vector<float>{45736}));
+}
+
 TEST(Integers, AreComputedInF64OnlyWhereF32WouldNotDo) {
   const auto computes_in = [](std::string_view chain, DType operand, DType result, const Dims& shape, const Dims& of) {
     const TensorView x(nullptr, operand, shape);

@@ -125,6 +125,12 @@ bool sums_functions(const Chain& chain) {
   return false;
 }
 
+// A truth value counts as an integer where one computes with it.
+bool makes_integers(const Step& step) {
+  return (step.kind == Step::Kind::cast && !is_floating(step.dtype)) ||
+         (step.kind == Step::Kind::op && step.definition->truth) || step.kind == Step::Kind::count;
+}
+
 // Whether the library computes this case in f64; false where it computes nothing.
 bool is_planned_in_f64(const Case& test) {
   try {
@@ -139,7 +145,8 @@ bool is_planned_in_f64(const Case& test) {
 Compute Case::compute() const {
   const Compute least = compute_type(chain, types_of(inputs), types_of(outputs));
   const auto is_whole = [](const Operand& operand) { return !is_floating(operand.dtype); };
-  const bool has_integers = std::ranges::any_of(inputs, is_whole) || std::ranges::any_of(outputs, is_whole);
+  const bool has_integers = std::ranges::any_of(inputs, is_whole) || std::ranges::any_of(outputs, is_whole) ||
+                            std::ranges::any_of(chain.steps, makes_integers);
   if (least == Compute::f64 || !has_integers) return least;
   // Where integers may exceed what f32 holds is the library's to bound; tests/api/integers_test.cpp has the promise.
   // What it computes in f64 is judged as that.

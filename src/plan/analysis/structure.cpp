@@ -211,6 +211,7 @@ class ReductionAnalysis {
     bool is_of_grid = false;
     bool is_of_segment = false;
     bool is_of_columns = false;
+    bool is_of_lanes = false;
     bool is_of_pass = false;  // of a row's reductions
     for (int k = 0; k < n.computed_arity(); ++k) {
       const NodeRole& arg = role(n.args[static_cast<std::size_t>(k)]);
@@ -220,11 +221,14 @@ class ReductionAnalysis {
       is_of_grid = is_of_grid || arg.scope == Scope::grid;
       is_of_segment = is_of_segment || arg.scope == Scope::segment;
       is_of_columns = is_of_columns || arg.scope == Scope::column;
+      is_of_lanes = is_of_lanes || arg.scope == Scope::lane_segment;
     }
     r.scope = (span(value) & structure_.written) != 0                                        ? Scope::written
               : (span(value) & structure_.reduced) == 0                                      ? Scope::row
               : structure_.lane_segment != 0 && (span(value) & structure_.lane_segment) == 0 ? Scope::lane_segment
                                                                                              : Scope::element;
+    // All segments of a row have the same number: it is computed where each is reduced.
+    if (is_of_lanes && r.scope == Scope::row) r.scope = Scope::lane_segment;
     r.per_segment = structure_.segment != 0 && r.scope == Scope::element && (span(value) & structure_.segment) == 0;
     if (segment_means_ != nullptr && segment_means_->within[static_cast<std::size_t>(value)]) is_of_segment = true;
     if (ir::is_reduction(n.op) && mask(value) != 0) {

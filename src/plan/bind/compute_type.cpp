@@ -175,7 +175,7 @@ class Needs {
     const Node& node = program_.nodes()[i];
     if (compares(node.op)) return visit_comparison(node);
     for (std::size_t k = 0; k < static_cast<std::size_t>(node.computed_arity()); ++k)
-      ask(node.args[k], only_says_which(node, k) ? Need::rounded : std::max(needed_always(node), passed_on(node, i)));
+      ask(node.args[k], only_says_which(node, k) ? Need::rounded : std::max(needed_always(i), passed_on(node, i)));
     exceeds_ = exceeds_ || is_beyond_f32(node, i);
   }
 
@@ -191,8 +191,10 @@ class Needs {
   }
 
   // What decides something, whatever becomes of that.
-  static Need needed_always(const Node& node) {
-    if (node.op == Op::fmod || node.op == Op::remainder) return Need::exact;
+  Need needed_always(std::size_t i) const {
+    const Node& node = program_.nodes()[i];
+    // With a float, PyTorch rounds the integer first.
+    if (node.op == Op::fmod || node.op == Op::remainder) return magnitudes_.is_whole(i) ? Need::exact : Need::none;
     const bool saturates = node.op == Op::cast && !is_floating(node.dtype) && !is_wide_integer(node.dtype);
     return ir::gives_truth(node) || saturates || node.op == Op::sign ? Need::rounded : Need::none;
   }
