@@ -196,7 +196,12 @@ template <class Real>
 void take_var(const Real* __restrict__ values, int rows, int width, std::int64_t taken, double* __restrict__ mean,
               double* __restrict__ squares) {
   if (width == 1) {
-    const double own = fold_row<Sum<Real>, double>(rows, [&](int i) { return values[i]; }) / rows;
+    // Counted from the first element, equal elements have that as their mean, and no variance: what divides by a
+    // deviation asks whether it is 0.
+    const double first = rows > 0 ? static_cast<double>(values[0]) : 0;
+    double own =
+        first + fold_row<Sum<Real>, double>(rows, [&](int i) { return static_cast<double>(values[i]) - first; }) / rows;
+    if (__builtin_isfinite(own) == 0) own = fold_row<Sum<Real>, double>(rows, [&](int i) { return values[i]; }) / rows;
     const double own_squares = fold_row<Sum<Real>, double>(rows, [&](int i) {
       const double deviation = static_cast<double>(values[i]) - own;
       return deviation * deviation;

@@ -32,6 +32,12 @@ Expr reduction(Op op, const Expr& input, const Axes& axis, bool keepdim, double 
   });
 }
 
+Expr extreme(Op op, const Expr& input, const Axes& axis, bool keepdim, Ties ties) {
+  return composite(ir::reduction_row(op).name, {input}, [=](Builder& b, Values args) {
+    return b.extreme(op, args[0], axes_of(ir::reduction_row(op).name, axis), keepdim, ties);
+  });
+}
+
 // A composite with a weight and a bias that may be missing: expand(builder, input, weight, bias).
 template <class Expand>
 Expr affine(std::string_view function, const Expr& input, const std::optional<Expr>& weight,
@@ -182,10 +188,10 @@ Expr sum(const Expr& input, const Axes& axis, bool keepdim) { return reduction(O
 Expr mean(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::mean, input, axis, keepdim); }
 Expr prod(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::prod, input, axis, keepdim); }
 Expr amax(const Expr& input, const Axes& axis, bool keepdim, Ties ties) {
-  return reduction(Op::amax, input, axis, keepdim, static_cast<double>(ties));
+  return extreme(Op::amax, input, axis, keepdim, ties);
 }
 Expr amin(const Expr& input, const Axes& axis, bool keepdim, Ties ties) {
-  return reduction(Op::amin, input, axis, keepdim, static_cast<double>(ties));
+  return extreme(Op::amin, input, axis, keepdim, ties);
 }
 Expr any(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::any, input, axis, keepdim); }
 Expr all(const Expr& input, const Axes& axis, bool keepdim) { return reduction(Op::all, input, axis, keepdim); }

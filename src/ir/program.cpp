@@ -297,12 +297,19 @@ Axes axis_of(std::string_view function, int dim) { return axes_of(function, std:
 }  // namespace
 
 Value Builder::reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction) {
+  return reduction(op, value, axes, keepdim, op == Op::var ? with_one_nan(correction) : 0);
+}
+
+Value Builder::extreme(Op op, Value value, const Axes& axes, bool keepdim, Ties ties) {
+  return reduction(op, value, axes, keepdim, static_cast<double>(ties));
+}
+
+Value Builder::reduction(Op op, Value value, const Axes& axes, bool keepdim, double constant) {
   axes_of(reduction_row(op).name, std::vector<std::int64_t>(axes.at.begin(), axes.at.begin() + axes.count), axes.rest);
   Node node;
   node.op = op;
   node.args[0] = value;
-  const bool is_extreme = op == Op::amax || op == Op::amin;
-  node.constant = op == Op::var || is_extreme ? with_one_nan(correction) : 0;
+  node.constant = constant;
   node.shaping = {axes, keepdim, {}};
   return intern(node);
 }

@@ -277,12 +277,10 @@ class Builder {
   Value cast(Value value, DType dtype);
   /// Exactly row(op).arity() arguments.
   Value apply(Op op, std::array<Value, kMaxArity> args);
-  /// A reduction of `value`. `correction` is var's, and 0 for the others but `extreme`.
+  /// A reduction of `value`. `correction` is var's, and nothing to the others.
   Value reduce(Op op, Value value, const Axes& axes, bool keepdim, double correction = 0);
   /// amax or amin.
-  Value extreme(Op op, Value value, const Axes& axes, bool keepdim, Ties ties) {
-    return reduce(op, value, axes, keepdim, static_cast<double>(ties));
-  }
+  Value extreme(Op op, Value value, const Axes& axes, bool keepdim, Ties ties);
   /// Dimension `dim` of `value` as two, of these extents; one of them may be -1 (what the other leaves).
   Value unflatten(Value value, int dim, std::array<std::int64_t, 2> sizes);
   /// Dimensions first … last of `value` as one.
@@ -351,6 +349,7 @@ class Builder {
 
  private:
   using NodeKey = std::tuple<Op, std::array<Value, kMaxArity>, int, std::uint64_t, DType, Shaping>;
+  Value reduction(Op op, Value value, const Axes& axes, bool keepdim, double constant);
   Value intern(const Node& node);
   Value simplified(const Node& node);
   /// The same numbers; of integers and truth values floats.
