@@ -63,6 +63,7 @@ _UNWRITTEN = (
     "is a tensor that is 0 elsewhere",
     "is products of the gradient",
     "adds up elements wherever indices are equal",
+    "adds up windows of more than 64 elements",
     "is cut where its arguments meet",
     "is not known to chains",
 )

@@ -422,6 +422,12 @@ def test_a_result_that_was_rounded_is_saved_where_that_matters():
         assert epifuse.compile("sigmoid(x) * 255", dtype="u8")(x).dtype == torch.uint8
 
 
+def test_a_gradient_that_no_chain_computes_is_an_error():
+    x, w = torch.randn(2, 70, requires_grad=True), torch.randn(2, requires_grad=True)
+    with pytest.raises(ValueError, match="adds up windows of more than 64 elements"):
+        epifuse.compile("input x, w; sum(exp(unfold(x, -1, 70, 1)), (1, 2)) * w")(x, w)
+
+
 TIES = {
     "max of a dimension": lambda x: x.max(1).values * 2,
     "max of a dimension, kept": lambda x: torch.max(x, -1, True)[0] + x,

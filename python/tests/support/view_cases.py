@@ -39,7 +39,7 @@ REASONS = {
     "several kernels": "cannot be one kernel",
     "read as one": "is needed as one here",
     "dimensions": "more than 8 different dimensions",
-    "unfold": "adds up windows whose elements are a dimension",
+    "unfold": "adds up windows of more than 64 elements",
     "fewer chunks": "does not exist: dimension",  # the gradient names each chunk, of which there are fewer than asked for
 }
 
