@@ -133,7 +133,7 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
     default:
       if (!is_reduction(node.op)) return builder.apply(node.op, args);
       if (node.arity() == 2) return builder.sum_to(args[0], args[1]);
-      if (node.op == Op::amax || node.op == Op::amin) {
+      if (is_extreme(node.op)) {
         return builder.extreme(node.op, args[0], node.shaping.axes, node.shaping.keepdim,
                                static_cast<Ties>(node.constant));
       }

@@ -373,7 +373,7 @@ Function function_of(const ReductionRow& row) {
     return {row.name, fmt::format("{}{}", row.name, kVar), parse_signature(kVar, "vanf"), kReductions, row.formula,
             build};
   }
-  if (row.op == Op::amax || row.op == Op::amin) {
+  if (is_extreme(row.op)) {
     const auto build = [op = row.op](Builder& b, Arguments a) {
       return b.extreme(op, a[0].value, a[1].axes, flag(a[2]), ties_of(reduction_row(op).name, a[3].word));
     };

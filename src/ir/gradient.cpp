@@ -391,7 +391,8 @@ class Cut {
       if (!is_needed[i] || !is_cut_[i] || operands.contains(value)) continue;
       const auto result =
           std::ranges::find(program_.results(), value, [&](const Result& r) { return sweep_.forward[index(r.value)]; });
-      if (result != program_.results().end() && !is_compared(node(value).op)) {
+      // The gradient of an extreme asks which elements equal it. A stored result is rounded, and may equal none of them.
+      if (result != program_.results().end() && !is_extreme(node(value).op)) {
         const auto at = static_cast<std::size_t>(result - program_.results().begin());
         operands.emplace(value, program_.result_name(at));
         order.push_back({program_.result_name(at), Source::result, at});
@@ -405,9 +406,6 @@ class Cut {
     }
     return {std::move(forward).finish().with(program_.math()), saved, backward(operands, order, is_needed), order};
   }
-
-  // The gradient asks which elements equal it. A stored result is rounded to its type, and may equal none of them.
-  static bool is_compared(Op op) { return op == Op::amax || op == Op::amin; }
 
   // The gradients of results that lead nowhere are no operands.
   Program backward(const std::map<Value, std::string>& operands, std::vector<BackwardOperand>& order,

@@ -97,6 +97,7 @@ constexpr bool is_generated(Op op) noexcept { return op == Op::rand_like || op =
 /// Read, not computed: a tensor, or what is generated. Node::ordinal tells which.
 constexpr bool is_operand(Op op) noexcept { return op == Op::input || is_generated(op); }
 constexpr bool is_reduction(Op op) noexcept { return op >= Op::sum && op <= Op::all; }
+constexpr bool is_extreme(Op op) noexcept { return op == Op::amax || op == Op::amin; }
 /// Changes how elements are indexed, and no element.
 constexpr bool is_shape(Op op) noexcept {
   return (op >= Op::unflatten && op <= Op::view && op != Op::expand_as) || op == Op::repeat_as;

@@ -101,6 +101,11 @@ std::vector<Value> elements_of(Builder& b, Value x, const Geometry& windows, dou
   return elements;
 }
 
+// `op` of dimensions that have the elements of a pool's windows.
+Value reduced(Builder& b, Op op, Value x, const Axes& axes) {
+  return is_extreme(op) ? b.extreme(op, x, axes, false, Ties::pool) : b.reduce(op, x, axes, false);
+}
+
 // `op` of the elements of each window, as of any row. In the padding `outside` stands.
 Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows, double outside) {
   Axes axes;
@@ -114,7 +119,7 @@ Value reduced_windows(Builder& b, Op op, Value x, const Geometry& windows, doubl
     if (dilation != 1) x = b.view(x, index_view({{.kind = Index::Kind::rest}, {.step = dilation}}));
     axes.at[axes.count++] = static_cast<std::int8_t>(d - windows.rank);
   }
-  return op == Op::amax ? b.extreme(op, x, axes, false, Ties::pool) : b.reduce(op, x, axes, false);
+  return reduced(b, op, x, axes);
 }
 
 // Of windows that overlap along the last dimension first what stands in one column: neighbouring windows share columns,
@@ -151,6 +156,13 @@ Value one_of_each(Builder& b, Value x, const Geometry& windows, int d) {
   return b.view(b.view(x, line_view(windows, d)), window_view(windows, d, 0, index));
 }
 
+// Where each window along dimension `d` begins, counted from the padding's first element.
+Value beginnings(Builder& b, Value x, const Geometry& windows, int d) {
+  const Value which = b.iota(one_of_each(b, x, windows, d), d - windows.rank);
+  const auto stride = static_cast<double>(windows.stride[static_cast<std::size_t>(d)]);
+  return b.apply(Op::mul, {which, number(b, stride), kNone});
+}
+
 // How many elements of each window lie in the tensor: along each dimension from its beginning or the tensor's to the
 // end of either.
 Value count_inside_of_many(Builder& b, Value x, const Geometry& windows) {
@@ -163,8 +175,7 @@ Value count_inside_of_many(Builder& b, Value x, const Geometry& windows) {
     if (windows.padding[at] != 0 || windows.ceil_mode) {
       const Value padding = number(b, static_cast<double>(windows.padding[at]));
       const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
-      const Value begin = apply(Op::mul, b.iota(one_of_each(b, x, windows, d), dimension),
-                                number(b, static_cast<double>(windows.stride[at])));
+      const Value begin = beginnings(b, x, windows, d);
       const Value end = apply(Op::minimum, apply(Op::add, begin, count), apply(Op::add, extent, padding));
       count = apply(Op::sub, end, apply(Op::maximum, begin, padding));
     }
@@ -199,10 +210,9 @@ Value count_padded(Builder& b, Value x, const Geometry& windows) {
   for (int d = 0; d < windows.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
     const int dimension = d - windows.rank;
-    const Value firsts = one_of_each(b, x, windows, d);
     const Value extent = b.count(x, axes_of(windows.function, std::array{std::int64_t{dimension}}, false));
     const Value end = apply(Op::add, extent, number(b, static_cast<double>(2 * windows.padding[at])));
-    const Value begin = apply(Op::mul, b.iota(firsts, dimension), number(b, static_cast<double>(windows.stride[at])));
+    const Value begin = beginnings(b, x, windows, d);
     const Value count =
         apply(Op::minimum, apply(Op::sub, end, begin), number(b, static_cast<double>(windows.size[at])));
     product = apply(Op::mul, product, count);
@@ -282,7 +292,7 @@ Value adaptive_pool(Builder& b, Op op, Value x, int rank, std::span<const std::i
     x = b.unflatten(x, dimension, count == Index::kOpen ? as_it_is : std::array<std::int64_t, 2>{count, -1});
     axes.at[axes.count++] = static_cast<std::int8_t>(dimension);
   }
-  return op == Op::amax ? b.extreme(op, x, axes, false, Ties::pool) : b.reduce(op, x, axes, false);
+  return reduced(b, op, x, axes);
 }
 
 Value upsample_nearest(Builder& b, Value x, int rank, std::span<const std::int64_t> factors) {

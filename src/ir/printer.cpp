@@ -54,8 +54,7 @@ std::vector<std::string> attributes(const Node& node) {
     if (shaping.axes.count > 0) items.push_back("axis=" + print_axes(shaping.axes));
     if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_plain(node.constant));
     if (shaping.keepdim) items.emplace_back("keepdim=true");
-    const bool is_extreme = node.op == Op::amax || node.op == Op::amin;
-    if (is_extreme && node.constant != 0)
+    if (is_extreme(node.op) && node.constant != 0)
       items.push_back(fmt::format("ties=\"{}\"", name_of(static_cast<Ties>(node.constant))));
   } else if (node.op == Op::flatten) {
     items = {std::to_string(shaping.sizes[0]), std::to_string(shaping.sizes[1])};

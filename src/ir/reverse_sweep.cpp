@@ -342,17 +342,21 @@ Value ReverseSweep::of_first(Value reduction, Value g) {
     place = place == kNone ? at : op(Op::add, op(Op::mul, place, builder.count(like, one)), at);
   }
   const Value is_one = op(Op::eq, x, unreduced(reduction, now(reduction)));
-  const Value far = builder.constant(std::numeric_limits<double>::infinity());
-  if (static_cast<Ties>(n.constant) == Ties::first) {
-    const Value can_be = op(Op::logical_or, is_one, op(Op::isnan, x));
-    const Value first = builder.reduce(Op::amin, op(Op::where, can_be, place, far), n.shaping.axes, true);
-    return op(Op::where, op(Op::eq, place, first), unreduced(reduction, g), number(0));
-  }
-  const auto behind_zero = [&](Value at) { return op(Op::sub, number(-1), at); };  // the last place is the smallest
-  const Value of_nans = op(Op::where, op(Op::isnan, x), behind_zero(place), far);
-  const Value first = builder.reduce(Op::amin, op(Op::where, is_one, place, of_nans), n.shaping.axes, true);
-  const Value chosen = op(Op::where, op(Op::lt, first, number(0)), behind_zero(first), first);
+  const Value chosen = first_place(n, is_one, place, true);
   return op(Op::where, op(Op::eq, place, chosen), unreduced(reduction, g), number(0));
+}
+
+// Of the places of a row's elements that of the first which `is_one`, the extreme; with NaNs of one of these, as the ties
+// of the reduction have it.
+Value ReverseSweep::first_place(const Node& reduction, Value is_one, Value place, bool keepdim) {
+  const Value is_nan = op(Op::isnan, now(reduction.args[0]));
+  const Value far = builder.constant(std::numeric_limits<double>::infinity());
+  const auto least = [&](Value places) { return builder.reduce(Op::amin, places, reduction.shaping.axes, keepdim); };
+  if (static_cast<Ties>(reduction.constant) == Ties::first)
+    return least(op(Op::where, op(Op::logical_or, is_one, is_nan), place, far));
+  const auto behind_zero = [&](Value at) { return op(Op::sub, number(-1), at); };  // the last place is the smallest
+  const Value first = least(op(Op::where, is_one, place, op(Op::where, is_nan, behind_zero(place), far)));
+  return op(Op::where, op(Op::lt, first, number(0)), behind_zero(first), first);
 }
 
 // Without a division by zero: where one element of a row is 0, the product of the others is the gradient of that one

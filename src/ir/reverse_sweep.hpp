@@ -97,6 +97,7 @@ class ReverseSweep {
 
   Value unreduced(Value reduction, Value result);
   Value of_first(Value reduction, Value g);
+  Value first_place(const Node& reduction, Value is_one, Value place, bool keepdim);
   Value product_of_others(Value reduction);
   Value sum_over(Value value, const Axes& axes) { return builder.reduce(Op::sum, value, axes, true); }
 

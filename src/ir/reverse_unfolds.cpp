@@ -3,7 +3,6 @@
 // is scattered.
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "base/text.hpp"
@@ -258,11 +257,7 @@ Value ReverseSweep::largest_of_unfolded(Value reduction, const Pool& pool) {
     is_one = op(Op::logical_and, is_one,
                 op(Op::logical_and, op(Op::ge, at, begin), op(Op::lt, at, op(Op::add, extent, begin))));
   }
-  const Value far = builder.constant(std::numeric_limits<double>::infinity());
-  const auto behind_zero = [&](Value at) { return op(Op::sub, number(-1), at); };  // the last place is the smallest
-  const Value of_nans = op(Op::where, op(Op::isnan, x), behind_zero(place), far);
-  const Value first = builder.reduce(Op::amin, op(Op::where, is_one, place, of_nans), n.shaping.axes, false);
-  return op(Op::where, op(Op::lt, first, number(0)), behind_zero(first), first);
+  return first_place(n, is_one, place, false);
 }
 
 // ---- windows of which anything is made

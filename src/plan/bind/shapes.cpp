@@ -243,7 +243,7 @@ class Inference {
       if (node.shaping.keepdim) result.push_back(1, kNoAxis);
     }
     counts_.back() = count;
-    if (count == 0 && (node.op == Op::amax || node.op == Op::amin)) {
+    if (count == 0 && ir::is_extreme(node.op)) {
       fail(invalid_argument,
            "'{}' reduces a dimension without elements (its argument has shape {}), and has no value then",
            ir::written_name(node), to_string(arg.shape));
