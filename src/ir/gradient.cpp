@@ -391,7 +391,7 @@ class Cut {
       if (!is_needed[i] || !is_cut_[i] || operands.contains(value)) continue;
       const auto result =
           std::ranges::find(program_.results(), value, [&](const Result& r) { return sweep_.forward[index(r.value)]; });
-      // The gradient of an extreme asks which elements equal it. A stored result is rounded, and may equal none of them.
+      // The gradient of an extreme asks which elements equal it. A stored result is rounded, and may equal none.
       if (result != program_.results().end() && !is_extreme(node(value).op)) {
         const auto at = static_cast<std::size_t>(result - program_.results().begin());
         operands.emplace(value, program_.result_name(at));

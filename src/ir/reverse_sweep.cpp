@@ -346,8 +346,8 @@ Value ReverseSweep::of_first(Value reduction, Value g) {
   return op(Op::where, op(Op::eq, place, chosen), unreduced(reduction, g), number(0));
 }
 
-// Of the places of a row's elements that of the first which `is_one`, the extreme; with NaNs of one of these, as the ties
-// of the reduction have it.
+// Of the places of a row's elements that of the first which equals the extreme (`is_one`). With NaNs it is that of one
+// of these, as the ties of the reduction say.
 Value ReverseSweep::first_place(const Node& reduction, Value is_one, Value place, bool keepdim) {
   const Value is_nan = op(Op::isnan, now(reduction.args[0]));
   const Value far = builder.constant(std::numeric_limits<double>::infinity());
