@@ -85,12 +85,24 @@ def test_an_operand_behind_others_is_written_over():
 
 
 def test_one_tail_is_written_over_another():
-    """A cut between two kernels: the second takes the memory of the first, which took the convolution's. Windows of 125
-    elements that overlap are PyTorch's."""
-    _, code = checked(lambda x: F.max_pool3d(torch.softmax(conv(x) + 1, 1), 5, 1, 2).sigmoid() * 2, volume())
+    """A cut between two kernels: the second takes the memory of the first, which took the convolution's. Places of
+    maxima are PyTorch's, and so is the pool that gives them."""
+
+    def pool(x):
+        largest, places = F.max_pool3d(torch.softmax(conv(x) + 1, 1), 5, 1, 2, return_indices=True)
+        return largest.sigmoid() * 2, places
+
+    _, code = checked(pool, volume())
     assert code.count(OVER) == 2
     _, code = checked(lambda x: torch.softmax(torch.softmax(conv(x), 1), 2) + 1, volume())
     assert len(epifuse.reports()[-1].kernels) == 2 and len(set(re.findall(rf"{re.escape(OVER)}(\w+),", code))) == 1
+
+
+def test_windows_that_overlap_are_not_written_over():
+    """An element is read for several results: the first kernel is written over the convolution's memory, the second is
+    not."""
+    _, code = checked(lambda x: F.max_pool3d(torch.softmax(conv(x) + 1, 1), 5, 1, 2).sigmoid() * 2, volume())
+    assert len(epifuse.reports()[-1].kernels) == 2 and code.count(OVER) == 1
 
 
 @pytest.mark.parametrize(
