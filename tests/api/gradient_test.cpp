@@ -384,9 +384,9 @@ TEST(Gradient, OfWhatIsJoinedIsOneKernelForBoth) {
 // What the user wrote stands in errors of a backward pass, not what its gradient is made of.
 TEST(Gradient, NamesTheOperationInErrors) {
   const Gradient found = gradient(Epilogue::parse("softmax(x[::3], 1)"), {"x"});
-  const Tensors operands = {{"x", random_tensor({9, 4}, 1, -2, 2)}};
+  const Tensors operands = {{"x", random_tensor({10, 4}, 1, -2, 2)}};  // of 9 rows it is one kernel
   try {
-    backward(found, operands, random_tensor({3, 4}, 2, -2, 2));
+    backward(found, operands, random_tensor({4, 4}, 2, -2, 2));
     ADD_FAILURE() << "one kernel";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("'the gradient of softmax'"), std::string::npos) << error.what();

@@ -210,5 +210,51 @@ TEST(EmittedGradients, OfWindows) {
   for (const Example& example : examples) expect(example, images);
 }
 
+// What reductions give to windows that cover their operand is written slice by slice, in the same launch.
+TEST(EmittedGradients, OfPoolsBeforeReductions) {
+  const std::vector<Example> examples = {
+      {"softmax(max_pool2d(x, 2), 1)", {"x"}},
+      {"log_softmax(avg_pool2d(x, 2), 1) * 2", {"x"}},
+      {"softmax(max_pool2d(tanh(x), (4, 2)), -1)", {"x"}},
+      {"softmax(x[..., ::3] * k, 1)", {"x"}},
+      {"group_norm(max_pool2d(tanh(x), 2), 3, w, b)", {"x"}},
+      {"group_norm(max_pool2d(tanh(x), 2), 3, w, b)", {"x", "w", "b"}},
+      {"rms_norm(avg_pool2d(x * k, (2, 3)), v)", {"x"}},
+      {"rms_norm(max_pool2d(x, (2, 3)), v)", {"x", "v"}},
+      {"amax(silu(softmax(max_pool3d(y, 2), 1) - s), 1)", {"y"}},
+      {"amax(silu(softmax(max_pool3d(y, 2), 1) - s), 1)", {"y", "s"}},
+  };
+  const std::map<std::string, Dims> shapes = {{"x", {2, 6, 8, 12}}, {"y", {2, 3, 4, 6, 8}}, {"w", {6}}, {"b", {6}},
+                                              {"k", {6, 1, 1}},     {"s", {3, 1, 1, 1}},    {"v", {4}}};
+  for (const Example& example : examples) expect(example, shapes);
+}
+
+// What is summed up again, and windows beside which there are other elements, take a launch more.
+TEST(EmittedGradients, OfPoolsBeforeReductionsThatAreNotOneKernel) {
+  const std::map<std::string, Dims> shapes = {{"x", {2, 6, 8, 12}}, {"k", {6, 1, 1}}};
+  for (const Example& example :
+       {Example{"softmax(max_pool2d(x * k, 2), 1)", {"k"}}, Example{"softmax(max_pool2d(x, 5), 1)", {"x"}}}) {
+    const Backward backward = backward_of(example.chain, example.wrt, shapes);
+    try {
+      on_cpu(backward.tail, backward.inputs);
+      ADD_FAILURE() << example.chain << " is one kernel now";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("in a launch of its own"), std::string::npos) << error.what();
+    }
+  }
+}
+
+// Each row stands several times, since the gradient of a mean does; a sum over other dimensions counts it once.
+TEST(EmittedGradients, OfMeansBeforeRows) {
+  const std::vector<Example> examples = {
+      {"tanh(softmax(mean(x, 2, keepdim=true) + k, 1))", {"x"}},
+      {"tanh(softmax(mean(x, 2, keepdim=true) + k, 1))", {"x", "k"}},
+      {"layer_norm(mean(x, 1, keepdim=true), w, b)", {"x", "w", "b"}},
+      {"softmax(sum(x, (2, 3), keepdim=true) * k, 1)", {"x", "k"}},
+  };
+  const std::map<std::string, Dims> shapes = {{"x", {3, 6, 4, 5}}, {"k", {6, 1, 1}}, {"w", {5}}, {"b", {5}}};
+  for (const Example& example : examples) expect(example, shapes);
+}
+
 }  // namespace
 }  // namespace epifuse::test

@@ -146,6 +146,7 @@ class Lowering {
   }
 
   void want_arguments(const Node& n, ir::Value value, int path) {
+    if (remainder_of_places(program_, shapes_, value, steps(path))) return;
     if (ir::is_placed(n.op)) refuse_written(n.op);
     if (n.op == Op::rand_like && path != kWhole) refuse_random();
     if (n.op == Op::view) {
@@ -297,21 +298,10 @@ class Lowering {
   int reduced(const Node& n, ir::Value value, std::size_t k, int path) {
     const int through = taken_of(value, path);
     if (through == kWhole || k == 1) return through;  // sum_to's second argument has the result's shape
-    const DimensionMap* const map = only_takes(through);
     const Dims& own = shape(n.args[0]);
-    const Dims& result = shape(value);
-    std::vector<Taken> taken;
-    int next = n.arity() == 2 ? result.size() - own.size() : 0;  // the dimension of the result
-    const std::uint32_t mask = n.arity() == 2 ? 0 : reduced_dimensions(n, own.size());
-    for (int d = 0; d < own.size(); ++d) {
-      const bool is_reduced = n.arity() == 2 ? next < 0 || result[next] != own[d] : (mask >> d & 1U) != 0;
-      const bool has_place = !is_reduced || n.arity() == 2 || n.shaping.keepdim;
-      if (is_reduced && has_place && next >= 0 && map->taken[static_cast<std::size_t>(next)].count == 0)
-        refuse_behind_reduction(value, path);
-      taken.push_back(is_reduced ? Taken{0, 1, own[d]} : map->taken[static_cast<std::size_t>(next)]);
-      if (has_place) ++next;
-    }
-    return number(joined(taking(taken), own, {}));
+    const auto taken = taken_before_reduction(n, own, shape(value), only_takes(through)->taken);
+    if (!taken) refuse_behind_reduction(value, path);
+    return number(joined(taking(*taken), own, {}));
   }
 
   // ---- at indices
@@ -364,6 +354,8 @@ class Lowering {
   Built build(ir::Value value, int path) {
     const Node& n = node(value);
     if (n.op == Op::input) return operand(n, path);
+    if (const auto remainder = remainder_of_places(program_, shapes_, value, steps(path)))
+      return {builder_.constant(static_cast<double>(*remainder), ir::Category::integer), {}};
     if (n.op == Op::view) return viewed(value, path);
     if (n.op == Op::iota) return numbered(value, path);
     if (is_nothing(n, shape(value))) return argument(n.args[0], path);
@@ -425,8 +417,12 @@ class Lowering {
 
   int path_of_repeated(ir::Value value, int path) {
     const Node& n = node(value);
-    if (reduces(n.args[0])) refuse_behind_reduction(value, path);
-    return number(repeated_steps(n, shape(n.args[0]), shape(value), steps(path)));
+    const Dims& own = shape(n.args[0]);
+    const DimensionMap* const map = only_takes(path);
+    const auto taken = map == nullptr ? std::nullopt : taken_before_repeat(n, own, shape(value), map->taken);
+    if (!taken && !reduces(n.args[0])) return number(repeated_steps(n, own, shape(value), steps(path)));
+    if (!taken) refuse_behind_reduction(value, path);
+    return number(joined(taking(*taken), own, {}));
   }
 
   Built repeated(ir::Value value, int path) {

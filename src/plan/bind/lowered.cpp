@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "plan/bind/counted_once.hpp"
 #include "plan/bind/nested.hpp"
 #include "plan/bind/push_down.hpp"
 #include "plan/bind/shapes.hpp"
@@ -38,6 +39,7 @@ Lowered lower(const ir::Program& program, std::span<const TensorView> inputs, Vi
     };
     Lowered made = without_nested_reductions(
         program.has_views() ? push_down(program, inputs, slicing) : unchanged(program, inputs), inputs, again);
+    made = with_values_counted_once(std::move(made), inputs);
     for (const TensorView& input : inputs) made.tensors.push_back({nullptr, input.dtype, input.shape, input.strides});
     return made;
   };

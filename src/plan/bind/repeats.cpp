@@ -103,6 +103,27 @@ std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& 
   return {made, positions.varies};
 }
 
+std::optional<std::int64_t> remainder_of_places(const ir::Program& program, const std::vector<Dims>& shapes,
+                                                ir::Value value, const Steps& steps) {
+  const auto* const map = steps.size() == 1 ? std::get_if<DimensionMap>(steps.data()) : nullptr;
+  const auto is = [&](ir::Value one, Op op) { return one != ir::kNone && program.node(one).op == op; };
+  const auto argument = [&](ir::Value one, std::size_t k) { return program.node(one).args[k]; };
+  if (map == nullptr || taking(map->taken) != *map || !is(value, Op::sub)) return std::nullopt;
+  const ir::Value place = argument(value, 0);
+  const ir::Value before = argument(value, 1);  // the multiple of `times` that is not above the place
+  if (!is(place, Op::iota) || !is(before, Op::mul) || !is(argument(before, 0), Op::floor)) return std::nullopt;
+  const ir::Value quotient = argument(argument(before, 0), 0);
+  const ir::Value times = argument(before, 1);
+  const bool is_remainder = is(quotient, Op::div) && argument(quotient, 0) == place && argument(quotient, 1) == times;
+  if (!is_remainder || !is(times, Op::constant)) return std::nullopt;
+  const auto count = static_cast<std::int64_t>(program.node(times).constant);
+  const int rank = shapes[static_cast<std::size_t>(place)].size();
+  const auto d = static_cast<std::size_t>(from_front(program.node(place).shaping.axes.at[0], rank));
+  const Taken& taken = map->taken[d];
+  if (count <= 0 || taken.is_bounded() || (taken.count != 1 && taken.step % count != 0)) return std::nullopt;
+  return taken.start % count;
+}
+
 std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> repeated_dimensions(const Strided& strided) {
   std::vector<std::pair<Lowered::Operand, Lowered::Operand::Gather>> all;
   for (std::size_t d = 0; d < strided.dimensions.size(); ++d) {

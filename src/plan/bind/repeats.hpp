@@ -1,7 +1,9 @@
 // Where a value is read at places that follow from positions: each of its elements several times. For lower.cpp.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,11 @@ bool has_only_positions(const Steps& steps);
 /// positions along a dimension of what the path gives. Of a path of maps and repeats. Whether it is more than a number.
 std::pair<ir::Value, bool> positions_through(ir::Builder& builder, const Steps& steps, int d,
                                              const std::function<ir::Value(int)>& iota);
+
+/// Of `i - floor(i / times) * times`, i being positions along a dimension: the number that it is for all elements that
+/// the steps take. Nothing of another value, or where it is not one number.
+std::optional<std::int64_t> remainder_of_places(const ir::Program& program, const std::vector<Dims>& shapes,
+                                                ir::Value value, const Steps& steps);
 
 /// For each dimension that is repeated the operand that lies nowhere and has its positions, and what is read there; the
 /// operand's name is still to be filled in.

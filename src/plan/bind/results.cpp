@@ -20,8 +20,6 @@ using ir::Node;
 using Taken = DimensionMap::Taken;
 using AllTaken = std::vector<std::vector<Taken>>;
 
-constexpr std::size_t kMostSlices = 64;  // of one result: each is an output of the kernel
-
 // Whether slices of a value of that shape are cut along a dimension.
 bool takes_along(const AllTaken& slices, int dimension, const Dims& shape) {
   const Taken whole{0, 1, shape[dimension]};

@@ -102,6 +102,7 @@ class Sweep {
     for (const std::int64_t extent : own) whole.push_back({{0, 1, extent}});
     if (n.op == Op::cat) return joined_of(n, static_cast<ir::Value>(i));
     if (n.op == Op::view) return viewed(n, std::move(whole));
+    if (n.op == Op::repeat_as) return repeated(n, own, std::move(whole));
     if (n.op == Op::flatten) return flattened(n, own, std::move(whole));
     if (n.op == Op::unflatten) return unflattened(n, std::move(whole));
     if (ir::is_reduction(n.op)) return reduced(n, own, std::move(whole));
@@ -161,6 +162,21 @@ class Sweep {
       const auto at = static_cast<std::size_t>(from);
       all[d] = seen_through(slices(n.args[0])[at], map->taken[at], shape(n.args[0])[from]);
     }
+    return all;
+  }
+
+  // What reductions give is written once for each place that repeats it.
+  Slices repeated(const Node& n, const Dims& own, Slices all) const {
+    if (!reduces_[static_cast<std::size_t>(n.args[0])]) return all;
+    const Dims& arg = shape(n.args[0]);
+    const int d = from_front(n.shaping.axes.at[0], own.size());
+    for (int k = 0; k < own.size(); ++k)
+      if (k != d) all[static_cast<std::size_t>(k)] = slices(n.args[0])[static_cast<std::size_t>(k)];
+    if (!repeats_all(n, arg, own)) return all;
+    Cuts& cuts = all[static_cast<std::size_t>(d)];
+    const std::int64_t times = n.shaping.sizes[0];
+    cuts.clear();
+    for (std::int64_t place = 0; place < times; ++place) cuts.push_back({place, times, arg[d]});
     return all;
   }
 
@@ -272,6 +288,12 @@ std::optional<std::vector<Taken>> before_unflatten(const Node& n, const Dims& ar
 
 }  // namespace
 
+bool repeats_all(const Node& node, const Dims& argument, const Dims& own) {
+  const int d = from_front(node.shaping.axes.at[0], own.size());
+  const auto [times, shift] = node.shaping.sizes;
+  return times > 1 && times <= static_cast<std::int64_t>(kMostSlices) && shift == 0 && own[d] == argument[d] * times;
+}
+
 bool sums_nothing(const Node& node, const std::vector<Dims>& shapes, const Dims& own) {
   return ir::is_reduction(node.op) && node.arity() == 2 && shapes[static_cast<std::size_t>(node.args[0])] == own;
 }
@@ -376,6 +398,34 @@ std::optional<std::vector<Taken>> taken_before(const Node& node, const Dims& arg
   if (is_empty) return std::nullopt;
   return node.op == Op::flatten ? before_flatten(node, argument, taken)
                                 : before_unflatten(node, argument, shape, taken);
+}
+
+std::optional<std::vector<Taken>> taken_before_reduction(const Node& node, const Dims& argument, const Dims& shape,
+                                                         const std::vector<Taken>& taken) {
+  const bool is_to_other = node.arity() == 2;
+  std::vector<Taken> all;
+  int next = is_to_other ? shape.size() - argument.size() : 0;  // the dimension of the result
+  const std::uint32_t mask = is_to_other ? 0 : reduced_dimensions(node, argument.size());
+  for (int d = 0; d < argument.size(); ++d) {
+    const bool is_reduced = is_to_other ? next < 0 || shape[next] != argument[d] : (mask >> d & 1U) != 0;
+    const bool has_place = !is_reduced || is_to_other || node.shaping.keepdim;
+    if (is_reduced && has_place && next >= 0 && taken[static_cast<std::size_t>(next)].count == 0) return std::nullopt;
+    all.push_back(is_reduced ? Taken{0, 1, argument[d]} : taken[static_cast<std::size_t>(next)]);
+    if (has_place) ++next;
+  }
+  return all;
+}
+
+std::optional<std::vector<Taken>> taken_before_repeat(const Node& node, const Dims& argument, const Dims& shape,
+                                                      const std::vector<Taken>& taken) {
+  const auto d = static_cast<std::size_t>(from_front(node.shaping.axes.at[0], shape.size()));
+  const std::int64_t times = node.shaping.sizes[0];
+  const Taken& one = taken[d];
+  if (!repeats_all(node, argument, shape) || one.is_bounded() || one.step <= 0) return std::nullopt;
+  if (one.count != 1 && one.step % times != 0) return std::nullopt;
+  std::vector<Taken> all = taken;
+  all[d] = {one.start / times, one.count == 1 ? 1 : one.step / times, one.count};
+  return all;
 }
 
 }  // namespace epifuse::plan

@@ -14,9 +14,16 @@ namespace epifuse::plan {
 /// where nothing is joined.
 using Slices = std::vector<std::vector<DimensionMap::Taken>>;
 
+/// Of one result: each is an output of the kernel.
+constexpr std::size_t kMostSlices = 64;
+
 /// Whether a node of the shape `own` is a sum to a shape that its argument may have been broadcast from, as gradients
 /// have it, and has that shape already.
 bool sums_nothing(const ir::Node& node, const std::vector<Dims>& shapes, const Dims& own);
+
+/// Of a 'repeat_as' of the shape `own`: whether each element of its argument stands so often in it as the node says, so
+/// that what is written of it is as many slices of the argument's shape.
+bool repeats_all(const ir::Node& node, const Dims& argument, const Dims& own);
 
 /// By value: whether it is computed from a reduction's.
 std::vector<bool> computed_from_reductions(const ir::Program& program, const std::vector<Dims>& shapes);
@@ -35,6 +42,18 @@ std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims
 std::optional<std::vector<DimensionMap::Taken>> taken_before(const ir::Node& node, const Dims& argument,
                                                              const Dims& shape,
                                                              const std::vector<DimensionMap::Taken>& taken);
+
+/// What a reduction whose result has the shape `shape` reads of its argument for these elements of it: rows are whole.
+/// Nothing where no element is taken of a dimension that it reduces.
+std::optional<std::vector<DimensionMap::Taken>> taken_before_reduction(const ir::Node& node, const Dims& argument,
+                                                                       const Dims& shape,
+                                                                       const std::vector<DimensionMap::Taken>& taken);
+
+/// What a 'repeat_as' of the shape `shape` reads of its argument for these elements of its own. Nothing where it
+/// repeats elements among these, or not all of them equally often.
+std::optional<std::vector<DimensionMap::Taken>> taken_before_repeat(const ir::Node& node, const Dims& argument,
+                                                                    const Dims& shape,
+                                                                    const std::vector<DimensionMap::Taken>& taken);
 
 /// What an argument of 'cat' is read through.
 struct Side {
