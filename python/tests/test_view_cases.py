@@ -1,5 +1,6 @@
 """Some drawn cases of each operation of views beside PyTorch. support/view_cases.py draws any number of them as a command."""
 
+import json
 import pathlib
 import sys
 
@@ -41,3 +42,10 @@ def test_gradients_that_once_failed(name):
     want = torch.autograd.grad(function(x).square().sum(), x)[0]
     found = torch.autograd.grad(epifuse.compile(text)(x).square().sum(), x)[0]
     torch.testing.assert_close(found, want)
+
+
+def test_the_report():
+    """What `./dev reports views` has written: so many cases, and none that differs."""
+    report = json.loads((pathlib.Path(__file__).parents[2] / "tests" / "reports" / "view-cases.json").read_text())
+    assert report["cases"] >= 20_000 and report["emitted"]["cases"] >= 2_000 and report["emitted"]["gradients"] >= 500
+    assert not report["failures"] and not report["emitted"]["failures"] and report["emitted"]["refused"] == 0

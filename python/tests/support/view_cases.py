@@ -2,7 +2,7 @@
 shrinks what fails.
 
 `python python/tests/support/view_cases.py --cases 20000 --seed 1 tests/reports/views.json` draws so many, prints the seed, and writes the report; with
-`--emitted build-ci/tests/emitted/emitted_test` also of some 2000 as emitted text (view_cases_emitted.py);
+`--emitted build-ci/tests/emitted/emitted_test` also of 2000 or more as emitted text (view_cases_emitted.py);
 test_view_cases.py draws some of each operation."""
 
 from __future__ import annotations
@@ -503,7 +503,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--emitted", type=pathlib.Path, help="the test that runs some of them as emitted text, too: emitted_test")
-    parser.add_argument("--emitted-cases", type=int, default=2_100)
+    parser.add_argument("--emitted-cases", type=int, default=2_500)
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     root = pathlib.Path(__file__).resolve().parents[3]
