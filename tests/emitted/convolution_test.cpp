@@ -28,9 +28,9 @@ plan::Inside planned(ConvolutionProblem& problem, int multiprocessors) {
 }
 
 std::optional<std::string> run(ConvolutionProblem& problem, const plan::Inside& inside, const CompiledText& text,
-                               bool late) {
+                               When when) {
   problem.reset();
-  const auto wrong = run(inside.plan, inside.chain(), text, late);
+  const auto wrong = run(inside.plan, inside.chain(), text, when);
   return wrong ? wrong : problem.judge();
 }
 
@@ -55,11 +55,11 @@ TEST(ConvolutionEmitted, IsTheChainOfTheConvolution) {
     patches.insert({patch.width, patch.height, patch.images});
     const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
-    for (const bool late : {false, true}) {
-      const auto wrong = run(problem, inside, text, late);
+    for (const When when : kAllTimes) {
+      const auto wrong = run(problem, inside, text, when);
       ASSERT_FALSE(wrong) << *wrong << "\n"
-                          << problem.text() << ", " << inside.plan.gemm_class.tile_name() << ", "
-                          << (late ? "late" : "early") << ", case " << number << ", EPIFUSE_TEST_SEED=" << seed;
+                          << problem.text() << ", " << inside.plan.gemm_class.tile_name() << ", " << to_string(when)
+                          << ", case " << number << ", EPIFUSE_TEST_SEED=" << seed;
     }
   }
   EXPECT_GE(patches.size(), 8U) << "patches of many forms";
@@ -120,14 +120,14 @@ TEST(ConvolutionModel, FindsPlantedFaults) {
   ASSERT_GT(inside.plan.convolution->patches_across(), 1);
   ASSERT_GT(inside.plan.convolution->patches(), inside.plan.convolution->patches_across());
   const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
-  const auto sound = run(problem, inside, CompiledText(source), true);
+  const auto sound = run(problem, inside, CompiledText(source), When::late);
   ASSERT_FALSE(sound) << *sound;
   for (const Fault& fault : kFaults) {
     std::string broken = source;
     const auto at = broken.find(fault.from);
     ASSERT_NE(at, std::string::npos) << fault.from;
     broken.replace(at, std::strlen(fault.from), fault.to);
-    EXPECT_TRUE(run(problem, inside, CompiledText(broken), true)) << fault.from;
+    EXPECT_TRUE(run(problem, inside, CompiledText(broken), When::late)) << fault.from;
   }
 }
 

@@ -14,15 +14,21 @@ namespace epifuse::test {
 
 inline std::string source_of(const GemmProblem& problem) { return problem.source(codegen::Compilers::both); }
 
-/// What went wrong, or nothing. `late`: asynchronous work is done as late as it may be, else as early.
+using shim::When;
+/// Each launch is run with asynchronous work done as early as it may be, as late, and at random.
+inline constexpr When kAllTimes[] = {When::early, When::late, When::at_random};
+inline const char* to_string(When when) {
+  return when == When::early ? "early" : when == When::late ? "late" : "at random";
+}
+
+/// What went wrong, or nothing.
 inline std::optional<std::string> run(const plan::GemmPlan& plan, const ir::Program& chain, const CompiledText& text,
-                                      bool late) {
+                                      When when, unsigned long long dice = 1) {
   std::vector<codegen::EncodedMap> maps;
   for (const plan::GemmMap& map : plan.maps) {
     shim::HostMap host{.data = static_cast<const unsigned char*>(map.data),
                        .swizzle = map.swizzle,
-                       .bytes = static_cast<int>(size_of(map.dtype)),
-                       .late = late ? 1 : 0};
+                       .bytes = static_cast<int>(size_of(map.dtype))};
     for (std::size_t i = 0; i < 4; ++i) {
       host.extents[i] = map.extents[i];
       host.steps[i] = map.steps[i];
@@ -36,14 +42,15 @@ inline std::optional<std::string> run(const plan::GemmPlan& plan, const ir::Prog
   return text.run({.blocks = static_cast<unsigned>(plan.blocks),
                    .threads = static_cast<unsigned>(plan.gemm_class.threads()),
                    .cluster = static_cast<unsigned>(plan.gemm_class.blocks_of_cluster()),
-                   .late = late},
+                   .when = when,
+                   .dice = dice},
                   params);
 }
 
 /// The same, and what is wrong with the result.
-inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& text, bool late) {
+inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& text, When when) {
   problem.reset();
-  const auto wrong = run(problem.plan(), problem.program(), text, late);
+  const auto wrong = run(problem.plan(), problem.program(), text, when);
   return wrong ? wrong : problem.judge();
 }
 

@@ -57,7 +57,8 @@ Drawn drawn_case(int number, std::mt19937& random) {
   return drawn;
 }
 
-// Draws problems of these chains and runs each with late and with early asynchronous work. The tiles that they had.
+// Draws problems of these chains and runs each with asynchronous work done early, late and at random. The tiles that
+// they had.
 std::set<std::string_view> run_cases(const std::vector<GemmChain>& chains, int cases) {
   std::mt19937 random(29);
   std::map<std::string, CompiledText> compiled;
@@ -69,12 +70,12 @@ std::set<std::string_view> run_cases(const std::vector<GemmChain>& chains, int c
     tiles.insert(problem.plan().gemm_class.tile_name());
     const std::string source = source_of(problem);
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
-    for (const bool late : {false, true}) {
-      const auto wrong = run(problem, text, late);
+    for (const When when : kAllTimes) {
+      const auto wrong = run(problem, text, when);
       EXPECT_FALSE(wrong) << *wrong << "\n"
                           << chain.text << ", " << to_string(types.factor) << ", " << to_string(types.operand) << ", "
                           << to_string(types.result) << ", " << shape.rows << " x " << shape.columns << " x "
-                          << shape.depth << ", " << (late ? "late" : "early") << ", case " << number;
+                          << shape.depth << ", " << to_string(when) << ", case " << number;
     }
   }
   return tiles;
@@ -98,14 +99,14 @@ struct Fault {
 // Each is planted in the sound kernel of a problem, and found.
 void expect_found(GemmProblem& problem, const std::vector<Fault>& faults) {
   const std::string source = source_of(problem);
-  const auto sound = run(problem, CompiledText(source), true);
+  const auto sound = run(problem, CompiledText(source), When::late);
   ASSERT_FALSE(sound) << *sound;
   for (const Fault& fault : faults) {
     std::string broken = source;
     const auto at = broken.find(fault.from);
     ASSERT_NE(at, std::string::npos) << fault.from;
     broken.replace(at, std::strlen(fault.from), fault.to);
-    const auto wrong = run(problem, CompiledText(broken), true);
+    const auto wrong = run(problem, CompiledText(broken), When::late);
     ASSERT_TRUE(wrong) << fault.from;
     EXPECT_NE(wrong->find(fault.says), std::string::npos) << *wrong << "\n" << fault.from;
   }

@@ -110,10 +110,10 @@ class HostedProblem {
     return std::get<plan::Inside>(std::move(planned));
   }
 
-  std::optional<std::string> run(plan::Inside& inside, const CompiledText& compiled, bool late) {
+  std::optional<std::string> run(plan::Inside& inside, const CompiledText& compiled, When when) {
     std::vector<std::byte> partials(static_cast<std::size_t>(inside.plan.partial_bytes()), std::byte{0xff});
     inside.plan.workspace = partials.data();
-    if (const auto wrong = test::run(inside.plan, inside.chain(), compiled, late)) return wrong;
+    if (const auto wrong = test::run(inside.plan, inside.chain(), compiled, when)) return wrong;
     for (const plan::Finish& finish : inside.hosted.finishes) {
       const auto operands = inside.operands(finish, partials.data(), views_);
       const Epilogue tail = as_written(ir::print(finish.program));
@@ -183,12 +183,12 @@ TEST(GemmEmitted, HostsReductions) {
     plan::Inside inside = problem.inside();
     tiles.insert(inside.plan.gemm_class.tile_name());
     const CompiledText compiled(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both));
-    for (const bool late : {false, true}) {
-      const auto wrong = problem.run(inside, compiled, late);
+    for (const When when : kAllTimes) {
+      const auto wrong = problem.run(inside, compiled, when);
       EXPECT_FALSE(wrong) << *wrong << "\n"
                           << chain.values << chain.results[0] << ", rows " << to_string(rows) << ", " << columns
-                          << " columns, depth " << depth << ", " << (late ? "late" : "early") << ", case " << number
-                          << ", " << inside.plan.gemm_class.tile_name();
+                          << " columns, depth " << depth << ", " << to_string(when) << ", case " << number << ", "
+                          << inside.plan.gemm_class.tile_name();
     }
   }
   EXPECT_GE(tiles.size(), 3U);

@@ -132,7 +132,9 @@ std::string translation_unit(const std::vector<const std::string*>& sources) {
            n + "::kernel_" + n + ", {blocks, threads, cluster, dynamic_shared}, " + waits + ", params, size);\n}\n";
   }
   out += "extern \"C\" void run_in_reverse(bool reverse) { epifuse::shim::reverse_order = reverse; }\n";
-  out += "extern \"C\" void let_copies_be_late(bool late) { epifuse::shim::copies_are_late = late; }\n";
+  out +=
+      "extern \"C\" void order_asynchronous_work(epifuse::shim::When when, unsigned long long dice) {\n"
+      "  epifuse::shim::when = when;\n  epifuse::shim::dice = dice;\n}\n";
   out += "extern \"C\" const char* count_asked(unsigned long& bytes) { return epifuse::shim::count_asked(bytes); }\n";
   return out;
 }
@@ -170,9 +172,9 @@ class Loaded {
   void run_in_reverse(bool reverse) const {
     reinterpret_cast<void (*)(bool)>(dlsym(handle_, "run_in_reverse"))(reverse);
   }
-  // When copies of this thread's launches arrive, of kernels of products.
-  void let_copies_be_late(bool late) const {
-    reinterpret_cast<void (*)(bool)>(dlsym(handle_, "let_copies_be_late"))(late);
+  // When asynchronous work of this thread's launches is done, of kernels of products.
+  void order_asynchronous_work(shim::When when, unsigned long long dice) const {
+    reinterpret_cast<void (*)(shim::When, unsigned long long)>(dlsym(handle_, "order_asynchronous_work"))(when, dice);
   }
   // What this thread's last launch asked for.
   std::size_t loaded_per_thread() const {
@@ -395,7 +397,7 @@ struct CompiledText::Impl {
 CompiledText::CompiledText(const std::string& text) : impl_(std::make_shared<const Impl>(text)) {}
 
 std::optional<std::string> CompiledText::run(const Grid& grid, std::span<const std::byte> params) const {
-  impl_->loaded.let_copies_be_late(grid.late);
+  impl_->loaded.order_asynchronous_work(grid.when, grid.dice);
   const char* problem =
       impl_->loaded.launch(0)(grid.blocks, grid.threads, grid.cluster, 0, params.data(), params.size());
   return problem == nullptr ? std::nullopt : std::optional<std::string>(problem);

@@ -13,6 +13,7 @@
 
 #include "plan/plan.hpp"
 #include "support/case.hpp"
+#include "support/host_map.hpp"
 
 namespace epifuse::test {
 
@@ -83,8 +84,9 @@ class CompiledText {
  public:
   explicit CompiledText(const std::string& text);
   struct Grid {
-    unsigned blocks, threads, cluster;  ///< cluster: blocks
-    bool late = true;                   ///< cp.async arrives when its thread waits for it, and not at once
+    unsigned blocks, threads, cluster;   ///< cluster: blocks
+    shim::When when = shim::When::late;  ///< asynchronous work is done
+    unsigned long long dice = 0;         ///< what says the order where that is at random
   };
   /// What went wrong, or nothing.
   std::optional<std::string> run(const Grid& grid, std::span<const std::byte> params) const;

@@ -3,10 +3,10 @@
 // descriptors, and matrices that a warp moves together. These are the functions that templates/gemm/asynchronous.cuh
 // has for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
 //
-// A map says when asynchronous work is done: as early as it may be, or as late. Late copies arrive when no thread can
-// go on without them, late stores read their box when their thread waits for that, and late products read their factors
-// when their thread waits for them. What has not arrived is NaN. A store of what no fence has shown to copies, a
-// barrier with too many arrivals, sums that are used too soon, and waits that nothing ends are reported.
+// A launch says when asynchronous work is done: as early as it may be, as late, or at random. Late copies arrive when no
+// thread can go on without them, late stores read their box when their thread waits for that, and late products read
+// their factors when their thread waits for them. What has not arrived is NaN. A store of what no fence has shown to
+// copies, a barrier with too many arrivals, sums that are used too soon, and waits that nothing ends are reported.
 #pragma once
 
 #include <array>
@@ -22,6 +22,17 @@
 #endif
 
 namespace epifuse::shim {
+
+/// When asynchronous work of this thread's launches is done.
+inline thread_local When when = When::late;
+/// What comes next where that is at random.
+inline thread_local unsigned long long dice = 0;
+inline unsigned thrown(unsigned sides) {
+  dice = dice * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
+  return static_cast<unsigned>(dice >> 33) % sides;
+}
+/// Whether what has just begun is done at once.
+inline bool is_done_now() { return when == When::early || (when == When::at_random && thrown(2) == 0); }
 
 class Asynchronous {
  public:
@@ -59,15 +70,14 @@ class Asynchronous {
       arrivals_ = cluster.arrivals();
       idle_ = 0;
     }
-    if (++idle_ > kPatience) {
+    const bool is_time = when == When::at_random && !copies_.empty() && thrown(64) == 0;
+    if (++idle_ > kPatience || is_time) {
       idle_ = 0;
-      if (!copies_.empty()) {
-        const Copy copy = copies_.front();
-        copies_.pop_front();
-        run(copy);
-      } else {
-        cluster.fail("deadlock: the barrier at %u never passes parity %u", barrier, parity);
-      }
+      if (copies_.empty()) cluster.fail("deadlock: the barrier at %u never passes parity %u", barrier, parity);
+      const auto next = copies_.begin() + (when == When::at_random ? thrown(static_cast<unsigned>(copies_.size())) : 0);
+      const Copy copy = *next;
+      copies_.erase(next);
+      run(copy);
     }
     cluster.yield("a barrier in shared memory");
     return false;
@@ -94,10 +104,10 @@ class Asynchronous {
     if (map.box[0] * map.bytes != map.swizzle)
       cluster.fail("rows of a box have %d bytes, its swizzle %d", map.box[0] * map.bytes, map.swizzle);
     const Copy copy{target, map, {at[0], at[1], at[2], at[3]}, barrier, cluster.rank(), both};
-    if (map.late != 0) {
-      copies_.push_back(copy);
-    } else {
+    if (is_done_now()) {
       run(copy);
+    } else {
+      copies_.push_back(copy);
     }
     idle_ = 0;
   }
@@ -108,7 +118,10 @@ class Asynchronous {
         cluster.fail("a copy from shared memory that thread %u wrote and did not show to copies", writer - 1);
     }
     stores_.push_back({source, map, {at[0], at[1], at[2], at[3]}, cluster.rank(), cluster.thread()});
-    if (map.late == 0) wait_stores(0);
+    if (is_done_now()) {
+      run(stores_.back());
+      stores_.back().is_done = true;
+    }
   }
   void wait_stores(std::size_t left) {
     std::size_t mine = 0;
@@ -118,7 +131,7 @@ class Asynchronous {
         ++i;
         continue;
       }
-      run(stores_[i]);
+      if (!stores_[i].is_done) run(stores_[i]);
       stores_.erase(stores_.begin() + static_cast<std::ptrdiff_t>(i));
       --mine;
     }
@@ -151,6 +164,7 @@ class Asynchronous {
     bool adds, left_transposed, right_transposed;
     float (*real)(unsigned);
     unsigned batch;
+    bool is_done = false;
 
     float& sum(int i) const { return static_cast<float*>(sums)[i]; }
     int& integer(int i) const { return static_cast<int*>(sums)[i]; }
@@ -159,12 +173,13 @@ class Asynchronous {
     auto& state = block().products[cluster.thread()];
     product.batch = state.batches;
     state.under_way.push_back(product);
+    if (is_done_now()) finish(state.under_way);
   }
   void commit() { ++block().products[cluster.thread()].batches; }
   void wait_products(unsigned left) {
     auto& state = block().products[cluster.thread()];
     while (!state.under_way.empty() && state.under_way.front().batch + left < state.batches) {
-      run(state.under_way.front());
+      if (!state.under_way.front().is_done) run(state.under_way.front());
       state.under_way.pop_front();
     }
   }
@@ -190,6 +205,7 @@ class Asynchronous {
     HostMap map;
     int at[4];
     unsigned rank, thread;
+    bool is_done = false;
   };
   struct Products {
     std::deque<Product> under_way;
@@ -204,6 +220,14 @@ class Asynchronous {
   };
   // Looks at barriers, by all threads, without anything that happens: more than a cluster of four blocks has threads.
   static constexpr int kPatience = 2000;
+
+  // One after the other, as they were begun.
+  void finish(std::deque<Product>& products) {
+    for (Product& product : products) {
+      if (!product.is_done) run(product);
+      product.is_done = true;
+    }
+  }
 
   Block& block() { return blocks_[cluster.rank()]; }
   std::deque<Product>* products_of() { return &block().products[cluster.thread()].under_way; }

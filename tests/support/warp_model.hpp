@@ -3,7 +3,7 @@
 // for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
 //
 // Copies arrive when their thread waits for their group, and until then their target is NaN; or at once, so that one
-// which overwrites what others still read shows.
+// which overwrites what others still read shows; or some so and some so.
 #pragma once
 
 #include "support/gemm_model.hpp"
@@ -14,9 +14,6 @@
 #endif
 
 namespace epifuse::shim {
-
-/// Whether copies of this thread's launches arrive as late as they may.
-inline thread_local bool copies_are_late = true;
 
 /// What each lane of a warp gives to a product. Two sets: who is late reads the old one while others fill the new one.
 struct WarpFragments {
@@ -66,7 +63,7 @@ inline void copy_chunk(unsigned target, const char* source, int bytes) {
     cluster.fail("cp.async from an address that is no multiple of 16");
   unsigned char* const to = asynchronous.at(target);
   const auto inside = static_cast<std::size_t>(bytes);
-  if (!copies_are_late) {
+  if (is_done_now()) {
     std::memcpy(to, source, inside);
     std::memset(to + inside, 0, 16 - inside);
     return;
