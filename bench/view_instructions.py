@@ -108,8 +108,10 @@ def plan_of(tool, case):
 
 
 def in_memory(plan):
-    """Operands and results that lie in memory, as the plan names them, and the bytes of one access of each."""
-    return {one["name"]: one["bytes_per_access"] for one in plan["operands"] if one["bytes"]}
+    """Operands and results that lie in memory, as the plan names them, and the bytes of one access of each. Of views
+    that read elements of others the plan counts no bytes."""
+    nothing = ("bound", "inside", "position", "unused")  # masks and positions lie nowhere
+    return {one["name"]: one["bytes_per_access"] for one in plan["operands"] if one["access"] not in nothing}
 
 
 def measured(tool, contracting, rounding, case):

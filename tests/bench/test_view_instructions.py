@@ -120,8 +120,8 @@ class Path(unittest.TestCase):
 class Measured(unittest.TestCase):
     def test_operands_that_lie_in_memory_have_their_access(self):
         operands = [
-            {"name": "x", "bytes": 64, "bytes_per_access": 16},
-            {"name": "inside", "bytes": 0, "bytes_per_access": 1},
+            {"name": "x", "access": "linear", "bytes_per_access": 16},
+            {"name": "inside", "access": "bound", "bytes_per_access": 1},
         ]
         plan = {"plan": {"schedule": "flat", "registers": 30, "operands": operands}}
         answers = {"plan": json.dumps(plan), "sass": BORDER}
