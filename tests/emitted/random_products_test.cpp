@@ -1,6 +1,6 @@
-// Random matrix products that host random chains, run on the CPU by the models of what sm_90a does asynchronously and of
-// what warps multiply with. Sums of products are exact, so that a product is an operand of the chain like others, and
-// the oracle of chains says what results must be. EPIFUSE_TEST_CASES says how many; with EPIFUSE_PRODUCTS_REPORT the
+// Random matrix products that host random chains, run on the CPU by the models of what sm_90a does asynchronously and
+// of what warps multiply with. Sums of products are exact, so that a product is an operand of the chain like others,
+// and the oracle of chains says what results must be. EPIFUSE_TEST_CASES says how many; with EPIFUSE_PRODUCTS_REPORT the
 // counts are written there as JSON (./dev reports products).
 #include <gtest/gtest.h>
 
@@ -262,8 +262,8 @@ void run_family(std::uint64_t seed, int cases, Account& account, std::mutex& mut
   }
 }
 
-// Problems of a chain whose values the kernel reduces over rows and columns, too: those of gemm_problem.hpp, which judges
-// the partial results together.
+// Problems of a chain whose values the kernel reduces over rows and columns, too: those of gemm_problem.hpp, which
+// judges the partial results together.
 void run_reducing_family(std::uint64_t seed, int cases, Account& account, std::mutex& mutex) {
   Random random(seed);
   const GemmChain& chain = random.pick(std::span(reducing_gemm_chains()));

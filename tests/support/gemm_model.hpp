@@ -3,8 +3,8 @@
 // descriptors, and matrices that a warp moves together. These are the functions that templates/gemm/asynchronous.cuh
 // has for CUDA compilers alone. For cuda_shim.hpp, which includes it at its end.
 //
-// A launch says when asynchronous work is done: as early as it may be, as late, or at random. Late copies arrive when no
-// thread can go on without them, late stores read their box when their thread waits for that, and late products read
+// A launch says when asynchronous work is done: as early as it may be, as late, or at random. Late copies arrive when
+// no thread can go on without them, late stores read their box when their thread waits for that, and late products read
 // their factors when their thread waits for them. What has not arrived is NaN. A store of what no fence has shown to
 // copies, a barrier with too many arrivals, sums that are used too soon, and waits that nothing ends are reported.
 #pragma once
