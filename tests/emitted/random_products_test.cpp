@@ -1,7 +1,7 @@
 // Random matrix products that host random chains, run on the CPU by the models of what sm_90a does asynchronously and
 // of what warps multiply with. Sums of products are exact, so that a product is an operand of the chain like others,
-// and the oracle of chains says what results must be. EPIFUSE_TEST_CASES says how many; with EPIFUSE_PRODUCTS_REPORT the
-// counts are written there as JSON (./dev reports products).
+// and the oracle of chains says what results must be. EPIFUSE_TEST_CASES says how many. With EPIFUSE_PRODUCTS_REPORT
+// the counts are written there as JSON (./dev reports products).
 #include <gtest/gtest.h>
 
 #include <algorithm>
