@@ -85,6 +85,7 @@ void Program::set_fingerprints() {
     all.add(one.tensor);
     all.add(one.offset);
   }
+  for (const int of : slices_of_) all.add(of);
   fingerprint_ = all.digest();
 }
 

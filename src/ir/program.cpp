@@ -479,6 +479,12 @@ Program Program::with_viewed(std::vector<Viewed> viewed) && {
   return std::move(*this);
 }
 
+Program Program::with_slices(std::vector<int> of) && {
+  slices_of_ = std::move(of);
+  set_fingerprints();
+  return std::move(*this);
+}
+
 Program Program::with(Math math) const {
   Program other = *this;
   other.math_ = math;

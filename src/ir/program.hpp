@@ -224,6 +224,9 @@ class Program {
   const std::vector<Viewed>& viewed() const noexcept { return viewed_; }
   /// They are no part of the code's fingerprint: what a kernel makes of them is part of its class.
   Program with_viewed(std::vector<Viewed> viewed) &&;
+  /// Which of the written chain's results this one is a slice of; kNone where it is all of one. Likewise.
+  int slice_of(std::size_t result) const noexcept { return result < slices_of_.size() ? slices_of_[result] : kNone; }
+  Program with_slices(std::vector<int> of) &&;
 
   /// Has reductions, products, shape operations, random numbers or positions: results have shapes of their own.
   bool has_shaping() const noexcept;
@@ -253,6 +256,7 @@ class Program {
   std::vector<View> views_;
   std::vector<std::string> operand_texts_;
   std::vector<Viewed> viewed_;
+  std::vector<int> slices_of_;
   std::vector<Bounds> bounds_;
   std::vector<Scatter> scatters_;
   bool reads_elsewhere_ = false;  // joins values, or reads or writes at indices

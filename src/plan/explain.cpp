@@ -27,6 +27,7 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
   const char* cut = kernel.map<Transpose>() != nullptr && kernel.map<Transpose>()->tile_overlap > 0
                         ? "; tiles cut lines where sectors of memory begin"
                         : "";
+  const bool is_written = std::ranges::any_of(kernel.outputs, [&](const auto& one) { return &one == &operand; });
   switch (operand.access) {
     case Access::unused:
       return "no result depends on it: never read";
@@ -73,8 +74,13 @@ std::string why_operand(const OperandPlan& operand, const StridedOperand& stride
     case Access::bound:
       return "which elements exist, or come again: computed, not read";
     case Access::run:
+      if (is_written)
+        return fmt::format(
+            "other slices of the result have its elements' neighbours: a run for all of them, {} bytes at a time",
+            bytes);
       return fmt::format("other views have its elements' neighbours: a run for all of them, {} bytes at a time", bytes);
     case Access::of_run: {
+      if (is_written) return "written in the run of another slice of the result";
       const int beside = std::max(-operand.run->first, operand.run->first - operand.run->step + 1);
       return fmt::format("taken from a run that another view of the tensor reads{}",
                          beside > 0 ? ", and what stands beside it one by one" : "");

@@ -60,7 +60,7 @@ inline bool is_value(Access access) {
 
 /// Where views of one tensor that are read together have their elements: in a run of memory that one of them reads.
 struct RunOfViews {
-  int reader = 0;  ///< the input that reads it
+  int reader = 0;  ///< the input that reads it, or the output that writes it
   int step = 1;    ///< elements of memory from one element of a vector to the next
   int first = 0;   ///< where in the run a vector begins; a few of its elements may stand before the run or behind it
   int base = 0;    ///< the run of the tensor from which this one lies equally far for all vectors; `reader`: none

@@ -207,6 +207,16 @@ __device__ __forceinline__ void load_run(T (&run)[kCount], const T* source) {
 }
 //@end
 
+//@section store_run : wide
+// A run of memory that slices of a result lie in, kWidth elements at a time.
+template <int kWidth, class T, int kCount>
+__device__ __forceinline__ void store_run(const T (&run)[kCount], T* target) {
+#pragma unroll
+  for (int i = 0; i < kCount; i += kWidth)
+    *reinterpret_cast<Wide<T, kWidth>*>(target + i) = *reinterpret_cast<const Wide<T, kWidth>*>(run + i);
+}
+//@end
+
 //@section load_run_if : bounded
 // The same, where it exists: else 0. In words, so that zeros are no work for each element.
 template <int kWidth, class T, int kCount>

@@ -21,6 +21,7 @@
 #include "support/neighbour_views.hpp"
 #include "support/nested_functions.hpp"
 #include "support/row_view_functions.hpp"
+#include "support/storage.hpp"
 #include "support/view_case_file.hpp"
 #include "support/view_functions.hpp"
 #include "support/views.hpp"
@@ -165,6 +166,97 @@ TEST(EmittedViews, ViewsSideBySideAreReadTogether) {
     runs += is_planned(placed) && reads_a_run(placed) ? 1 : 0;
   }
   EXPECT_GT(runs, kCases / 4);
+}
+
+// A result in slices side by side, in memory that begins anywhere and whose rows may be apart: the elements of some
+// functions of x, one behind the other.
+class Interleaved {
+ public:
+  explicit Interleaved(Random& random) {
+    slices_ = random.between(2, 5);
+    rows_ = random.between(1, 3);
+    columns_ = (std::int64_t{1} << random.below(4)) * random.between(1, 5);
+    type_ = random.pick({DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i8});
+    std::string stacked;
+    for (int slice = 0; slice < slices_; ++slice) stacked += (slice == 0 ? "" : ", ") + text_of_slice(slice);
+    text_ = "flatten(stack((" + stacked + "), -1), -2, -1)";
+    row_ = columns_ * slices_ + (random.percent(30) ? random.between(1, 9) : 0);
+    first_ = random.percent(30) ? random.between(1, 3) : 0;
+    x_.resize(static_cast<std::size_t>(rows_ * columns_) * size_of(type_));
+    for (std::size_t i = 0; i < x_.size() / size_of(type_); ++i)
+      encode(type_, random.between(-9, 9), x_.data() + i * size_of(type_));
+    memory_.assign(static_cast<std::size_t>(first_ + rows_ * row_) * size_of(type_), std::byte{0x55});
+  }
+
+  Epilogue tail() const { return Epilogue::parse(text_); }
+  TensorView input() const { return {x_.data(), type_, {rows_, columns_}}; }
+  OutputView output() {
+    return {memory_.data() + static_cast<std::size_t>(first_) * size_of(type_),
+            type_,
+            {rows_, columns_ * slices_},
+            {row_, 1}};
+  }
+  std::string text() const {
+    return text_ + " of " + std::string(to_string(type_)) + " " + to_string(Dims{rows_, columns_});
+  }
+
+  // What is wrong, or nothing; what lies beside the result must be as it was.
+  std::string judge() const {
+    for (std::size_t i = 0; i < memory_.size() / size_of(type_); ++i) {
+      const std::int64_t at = static_cast<std::int64_t>(i) - first_;
+      const bool is_element = at >= 0 && at % row_ < columns_ * slices_;
+      const std::byte* const found = memory_.data() + i * size_of(type_);
+      if (!is_element && *found != std::byte{0x55})
+        return "memory beside the result was written, at " + std::to_string(i);
+      if (!is_element) continue;
+      const std::int64_t column = at % row_;
+      const std::int64_t source = at / row_ * columns_ + column / slices_;
+      const auto x = static_cast<double>(decode(type_, x_.data() + static_cast<std::size_t>(source) * size_of(type_)));
+      const double want = x * static_cast<double>(column % slices_ + 1) + static_cast<double>(column % slices_);
+      if (static_cast<double>(decode(type_, found)) != want) return "element " + std::to_string(at) + " is wrong";
+    }
+    return "";
+  }
+
+ private:
+  static std::string text_of_slice(int slice) {
+    return "x * " + std::to_string(slice + 1) + " + " + std::to_string(slice);
+  }
+
+  int slices_ = 2;
+  std::int64_t rows_ = 1, columns_ = 1, row_ = 1, first_ = 0;
+  DType type_ = DType::f32;
+  std::string text_;
+  std::vector<std::byte> x_, memory_;
+};
+
+TEST(EmittedViews, SlicesOfResultsSideBySideAreWrittenTogether) {
+  const std::uint64_t seed = test_seed(2714);
+  Random random(seed);
+  const std::size_t count = kCases / 2;
+  std::vector<std::unique_ptr<Interleaved>> tests;
+  std::vector<Epilogue> tails;
+  std::vector<OutputView> outputs;
+  std::vector<TensorView> inputs;
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    tests.push_back(std::make_unique<Interleaved>(random));
+    tails.push_back(tests.back()->tail());
+    outputs.push_back(tests.back()->output());
+    inputs.push_back(tests.back()->input());
+    const PlanSummary plan =
+        Inspection(tails.back(), std::span(&outputs.back(), 1), std::span(&inputs.back(), 1)).plan();
+    const auto is_run = [](const OperandSummary& one) { return one.access == "run" && one.name.starts_with("out"); };
+    runs += std::ranges::any_of(plan.operands, is_run) ? 1 : 0;
+  }
+  std::vector<Emitted> launches;
+  for (std::size_t i = 0; i < count; ++i)
+    launches.push_back({tails[i], std::span(&outputs[i], 1), std::span(&inputs[i], 1)});
+  const auto problems = run_emitted(launches);
+  for (std::size_t i = 0; i < count; ++i)
+    EXPECT_EQ(problems[i].value_or(tests[i]->judge()), "") << tests[i]->text() << "\n  EPIFUSE_TEST_SEED=" << seed;
+  EXPECT_GT(runs, count / 4);
+  EXPECT_LT(runs, count);
 }
 
 // Bit by bit, of several types: vectors that are cut where a roll begins again, by rows and by what exists.

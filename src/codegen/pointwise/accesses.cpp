@@ -79,6 +79,10 @@ void AccessWriter::require(const OperandPlan& operand, const char* way, Prelude&
     prelude.require("gathered");
     if (!is_read_each(operand) && has_broken_vectors(kernel_)) prelude.require(load_each());
   }
+  if (operand.run && way == std::string_view("store")) {
+    if (operand.access == Access::run) prelude.require("store_run");
+    return;
+  }
   if (operand.run) {
     const auto i = static_cast<std::size_t>(&operand - kernel_.inputs.begin());
     if (operand.access == Access::run) require_run(program_, kernel_, i, prelude);
@@ -128,6 +132,7 @@ std::string AccessWriter::load(std::size_t i, std::string_view indent) const {
 }
 
 std::string AccessWriter::store(std::size_t i, std::string_view indent) const {
+  if (kernel_.outputs[i].run) return store_run(program_, kernel_, i, offset_at("position.at"), indent);
   return written_at(program_, kernel_, i, offset_at("position.at"), "", indent, [&](const std::string& base) {
     return access("store", kernel_.outputs[i], output_name(program_, i), "", base);
   });

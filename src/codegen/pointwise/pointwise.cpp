@@ -182,9 +182,11 @@ class PointwiseEmitter {
   Held held_outputs(std::string_view indent) const {
     Held held;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      const std::string name = output_name(program_, i);
-      held.members += fmt::format("  {}{} {}[kElements];\n", packing(kernel_.outputs[i]),
-                                  storage_type(kernel_.outputs[i].dtype), name);
+      const OperandPlan& output = kernel_.outputs[i];
+      if (output.access == Access::of_run) continue;  // its run has it
+      held.members += output.access == Access::run ? written_run(program_, kernel_, i)
+                                                   : fmt::format("  {}{} {}[kElements];\n", packing(output),
+                                                                 storage_type(output.dtype), output_name(program_, i));
       held.loads += accesses_.store(i, indent);
     }
     return held;
@@ -361,8 +363,8 @@ class PointwiseEmitter {
     std::string before, after;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       before += fmt::format("{}  {} result_{};\n", indent, result_type(i), i);
-      after +=
-          fmt::format("{}  {}[e] = {};\n", indent, output_name(program_, i), stored(i, fmt::format("result_{}", i)));
+      after += fmt::format("{}  {} = {};\n", indent, place_of_result(program_, kernel_, i),
+                           stored(i, fmt::format("result_{}", i)));
     }
     return fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  {2};\n{3}{0}}}\n", indent,
                        before, call, after);

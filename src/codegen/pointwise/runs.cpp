@@ -153,6 +153,27 @@ std::string numbers_of_run(const ir::Program& program, const KernelClass& kernel
   return out;
 }
 
+std::string written_run(const ir::Program& program, const KernelClass& kernel, std::size_t output) {
+  const plan::OperandPlan& operand = kernel.outputs[output];
+  return fmt::format("  alignas(16) {} run_{}[{}];\n", storage_type(operand.dtype), output_name(program, output),
+                     operand.run->step * kernel.elements);
+}
+
+std::string place_of_result(const ir::Program& program, const KernelClass& kernel, std::size_t output) {
+  const auto& run = kernel.outputs[output].run;
+  if (!run) return fmt::format("{}[e]", output_name(program, output));
+  const std::string name = output_name(program, static_cast<std::size_t>(run->reader));
+  return run->first == 0 ? fmt::format("run_{}[{} * e]", name, run->step)
+                         : fmt::format("run_{}[{} * e + {}]", name, run->step, run->first);
+}
+
+std::string store_run(const ir::Program& program, const KernelClass& kernel, std::size_t output,
+                      const OffsetText& offset, std::string_view indent) {
+  const plan::OperandPlan& operand = kernel.outputs[output];
+  const std::string name = output_name(program, output);
+  return fmt::format("{0}store_run<{1}>(run_{2}, p.{2} + {3});\n", indent, operand.width, name, offset(name));
+}
+
 std::string number_in_run(const ir::Program& program, const KernelClass& kernel, std::size_t input,
                           std::string_view e) {
   const plan::RunOfViews& run = *kernel.inputs[input].run;

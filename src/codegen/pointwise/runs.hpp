@@ -24,6 +24,13 @@ std::string load_run(const ir::Program& program, const plan::KernelClass& kernel
 /// The statements that make numbers of that type of them: once of what several views have.
 std::string numbers_of_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t reader,
                            std::string_view type, std::string_view indent);
+/// What a run of slices of a result is held in.
+std::string written_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output);
+/// Where element `e` of a result's vector is held: in its run, or in an array of its own.
+std::string place_of_result(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output);
+/// The statement that writes a run.
+std::string store_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output,
+                      const OffsetText& offset, std::string_view indent);
 /// Of a view that a run serves: its number in element `e` of the vector.
 std::string number_in_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t input,
                           std::string_view e);

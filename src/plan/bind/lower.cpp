@@ -551,7 +551,17 @@ class Lowering {
       viewed.push_back(operand.is_mask ? ir::Viewed() : ir::Viewed{static_cast<int>(operand.input), operand.offset});
     }
     lowered.program = std::move(lowered.program).with_operand_texts(std::move(texts)).with_viewed(std::move(viewed));
+    if (std::vector<int> of = slices(); !of.empty())
+      lowered.program = std::move(lowered.program).with_slices(std::move(of));
     return lowered;
+  }
+
+  // By result that of the written chain which it is a slice of; nothing where none is.
+  std::vector<int> slices() const {
+    std::vector<int> all;
+    for (const PathOfResult& result : results_)
+      all.push_back(result.is.taken.empty() || result.is.placed ? ir::kNone : static_cast<int>(result.is.output));
+    return std::ranges::all_of(all, [](int of) { return of == ir::kNone; }) ? std::vector<int>() : all;
   }
 
   // A value that has fewer elements than its shape says, as the gradient of a mean: broadcast to an operand of that

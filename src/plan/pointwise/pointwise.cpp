@@ -66,8 +66,10 @@ int choose_elements(const KernelClass& kernel, const Space& space, int instructi
   }
   // Only element-wise accesses (a transposed copy, say): neighbouring threads on neighbouring elements serve the caches
   // best.
-  const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access); };
+  const auto streamed = [](const OperandPlan& operand) { return is_streamed(operand.access) || operand.run; };
   if (std::ranges::none_of(kernel.outputs, streamed) || !has_one_place_per_row(space)) return 1;
+  for (const OperandPlan& output : kernel.outputs)
+    if (output.access == Access::run) narrowest = std::min(narrowest, moved_bytes(output));
   auto elements = static_cast<int>(std::bit_floor(static_cast<unsigned>(elements_of_vector(narrowest, widest))));
   while (elements > 1 && elements * registers > kPolicy.register_bytes) elements /= 2;
   while (elements > 1 && elements * instructions > kPolicy.most_instructions) elements /= 2;
@@ -217,50 +219,6 @@ Access classify_written(const StridedOperand& strided, const Space& space, const
   return access == Access::uniform ? Access::strided : access;
 }
 
-// The longest vectors that runs of memory serve, and that are not longer than what is chosen with these; whether there
-// are some.
-bool choose_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
-  for (int elements = kAccessBytes; elements > 1; elements /= 2) {
-    KernelClass shared = kernel;
-    share_runs(shared, space, program, elements);
-    const bool has_runs =
-        std::ranges::any_of(shared.inputs, [](const OperandPlan& input) { return input.run.has_value(); });
-    if (!has_runs || choose_elements(shared, space, instructions) < elements) continue;
-    kernel = std::move(shared);
-    kernel.elements = elements;
-    return true;
-  }
-  return false;
-}
-
-// Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
-void choose_accesses(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
-  const Strides dense = dense_strides(space);
-  const bool is_flat = kernel.map<Flat>() != nullptr;
-  for (const StridedOperand& strided : space.inputs)
-    kernel.inputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
-  for (const StridedOperand& strided : space.outputs)
-    kernel.outputs.push_back({strided.dtype, classify_written(strided, space, dense, is_flat), 1});
-  if (!is_flat || !choose_runs(kernel, space, program, instructions))
-    kernel.elements = choose_elements(kernel, space, instructions);
-  if (has_packed(kernel)) kernel.elements = std::max(kernel.elements, 2);
-  if (kernel.map<Tiled2D>() != nullptr) {
-    kernel.elements = aligned_elements(kernel, space, kernel.elements);
-    kernel.body = PointwiseClass{choose_lanes(kernel, space)};
-  }
-  kernel.steps = choose_steps(kernel, space, instructions);
-  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
-    if (kernel.inputs[i].run) continue;
-    kernel.inputs[i].width =
-        is_random(kernel.inputs[i].access)
-            ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
-            : choose_width(kernel.inputs[i], space.inputs[i], space, kernel.elements);
-  }
-  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
-    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], space, kernel.elements);
-  }
-}
-
 // A class of its own for the usual extents: without the code for vectors that are out of bounds or reach into the next
 // row there is half as much to compile (docs/measurements/notes/cold-start.md).
 bool has_divisible_rows(const KernelClass& kernel, const Space& space) {
@@ -280,6 +238,74 @@ bool has_full_vectors(const KernelClass& kernel, const Space& space) {
   return kernel.map<ByRow>() != nullptr && kernel.elements > 1 &&
          space.extents[space.rank() - 1] % kernel.elements == 0 && all_aligned(kernel.inputs, space.inputs) &&
          all_aligned(kernel.outputs, space.outputs);
+}
+
+// The longest vectors that runs of memory serve, and that are not longer than what is chosen with these; whether there
+// are some.
+bool choose_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+  for (int elements = kAccessBytes; elements > 1; elements /= 2) {
+    KernelClass shared = kernel;
+    share_runs(shared, space, program, elements);
+    const bool has_runs =
+        std::ranges::any_of(shared.inputs, [](const OperandPlan& input) { return input.run.has_value(); });
+    if (!has_runs || choose_elements(shared, space, instructions) < elements) continue;
+    kernel = std::move(shared);
+    kernel.elements = elements;
+    return true;
+  }
+  return false;
+}
+
+// Likewise where all slices of results share runs. Their kernels have no vector that is cut or not aligned.
+bool choose_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+  if (kernel.map<ByRow>() == nullptr || !reads_views(program)) return false;
+  const auto is_byte = [](const OperandPlan& operand) { return size_in_bytes(operand) == 1; };
+  if (std::ranges::any_of(kernel.inputs, is_byte) || std::ranges::any_of(kernel.outputs, is_byte)) return false;
+  for (int elements = kAccessBytes; elements > 1; elements /= 2) {
+    KernelClass shared = kernel;
+    share_written_runs(shared, space, program, elements);
+    if (!std::ranges::all_of(shared.outputs, [](const OperandPlan& output) { return output.run.has_value(); }))
+      continue;
+    share_runs(shared, space, program, elements);
+    shared.elements = elements;
+    for (std::size_t i = 0; i < shared.inputs.size(); ++i)
+      if (!shared.inputs[i].run)
+        shared.inputs[i].width = choose_width(shared.inputs[i], space.inputs[i], space, elements);
+    if (choose_elements(shared, space, instructions) < elements || !has_full_vectors(shared, space)) continue;
+    kernel = std::move(shared);
+    return true;
+  }
+  return false;
+}
+
+// Of all schedules but `transpose`: how operands are accessed, and how many elements and steps that gives a thread.
+void choose_accesses(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
+  const Strides dense = dense_strides(space);
+  const bool is_flat = kernel.map<Flat>() != nullptr;
+  for (const StridedOperand& strided : space.inputs)
+    kernel.inputs.push_back({strided.dtype, classify(strided, space, dense, is_flat), 1});
+  for (const StridedOperand& strided : space.outputs)
+    kernel.outputs.push_back({strided.dtype, classify_written(strided, space, dense, is_flat), 1});
+  const bool has_runs = is_flat ? choose_runs(kernel, space, program, instructions)
+                                : choose_written_runs(kernel, space, program, instructions);
+  if (!has_runs) kernel.elements = choose_elements(kernel, space, instructions);
+  if (has_packed(kernel)) kernel.elements = std::max(kernel.elements, 2);
+  if (kernel.map<Tiled2D>() != nullptr) {
+    kernel.elements = aligned_elements(kernel, space, kernel.elements);
+    kernel.body = PointwiseClass{choose_lanes(kernel, space)};
+  }
+  kernel.steps = choose_steps(kernel, space, instructions);
+  for (std::size_t i = 0; i < space.inputs.size(); ++i) {
+    if (kernel.inputs[i].run) continue;
+    kernel.inputs[i].width =
+        is_random(kernel.inputs[i].access)
+            ? choose_random_width(kernel.inputs[i], space.inputs[i], space, kernel.elements, is_flat)
+            : choose_width(kernel.inputs[i], space.inputs[i], space, kernel.elements);
+  }
+  for (std::size_t i = 0; i < space.outputs.size(); ++i) {
+    if (kernel.outputs[i].run) continue;
+    kernel.outputs[i].width = choose_width(kernel.outputs[i], space.outputs[i], space, kernel.elements);
+  }
 }
 
 // Whether offsets that are made of quotients stay in the index's range on the way.

@@ -215,6 +215,52 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
   }
 }
 
+namespace {
+
+// Which outputs lie beside output `first` in its run, in their order. None where these are not all of the run.
+std::vector<std::size_t> slices_of_run(const Space& space, const ir::Program& program, std::size_t first) {
+  const StridedOperand& run = space.outputs[first];
+  const auto step = run.strides[static_cast<std::size_t>(space.rank()) - 1];
+  std::vector<std::size_t> all;
+  for (std::int64_t at = 0; at < step; ++at) {
+    const auto lies_there = [&](std::size_t i) {
+      const std::int64_t bytes = address_of_first(space.outputs[i]) - address_of_first(run);
+      return program.slice_of(i) == program.slice_of(first) && have_equal_strides(space.outputs[i], run, space) &&
+             bytes == at * static_cast<std::int64_t>(size_of(run.dtype));
+    };
+    std::size_t i = 0;
+    while (i < space.outputs.size() && !lies_there(i)) ++i;
+    if (i == space.outputs.size()) return {};
+    all.push_back(i);
+  }
+  return all;
+}
+
+}  // namespace
+
+void share_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements) {
+  if (space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
+  const auto inner = static_cast<std::size_t>(space.rank()) - 1;
+  for (std::size_t first = 0; first < kernel.outputs.size(); ++first) {
+    const StridedOperand& strided = space.outputs[first];
+    const std::int64_t step = strided.strides[inner];
+    if (program.slice_of(first) == ir::kNone || kernel.outputs[first].run || step < 2 || step > kMostStep) continue;
+    const std::vector<std::size_t> slices = slices_of_run(space, program, first);
+    const int length = elements * static_cast<int>(step);
+    const int width =
+        access_width(strided.dtype, static_cast<int>(std::bit_floor(static_cast<unsigned>(length))),
+                     [&](int w) { return length % w == 0 && is_aligned(strided, space, space.rank() - 1, w); });
+    if (slices.empty() || width * size_in_bytes(kernel.outputs[first]) < kLeastBytes) continue;
+    for (std::size_t at = 0; at < slices.size(); ++at) {
+      OperandPlan& slice = kernel.outputs[slices[at]];
+      slice.access = at == 0 ? Access::run : Access::of_run;
+      slice.width = at == 0 ? width : 1;
+      slice.run =
+          RunOfViews{static_cast<int>(first), static_cast<int>(step), static_cast<int>(at), static_cast<int>(first)};
+    }
+  }
+}
+
 void find_bases(KernelClass& kernel, const Space& space, const ir::Program& program) {
   const auto is_value_of_mask = [](const OperandPlan& input) { return input.access == Access::inside; };
   if (kernel.steps > 1 || std::ranges::any_of(kernel.inputs, is_value_of_mask)) return;
