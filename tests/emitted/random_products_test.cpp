@@ -113,9 +113,8 @@ class HostedProduct {
   std::optional<std::string> plan() {
     if (test_.compute() == Compute::f64) return "the chain computes in f64";
     after_.emplace(*before_);
-    const Views views = make_views(test_, tail_, *after_, [](const Image& image) {
-      return const_cast<unsigned char*>(image.bytes.data() + image.lead - image.lead);
-    });
+    const Views views = make_views(test_, tail_, *after_,
+                                   [](const Image& image) { return const_cast<unsigned char*>(image.bytes.data()); });
     std::vector<std::string> names;
     for (int i = 0; i < family_.products; ++i) names.push_back(input_name(i));
     const std::vector<std::string_view> products(names.begin(), names.end());

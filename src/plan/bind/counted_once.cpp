@@ -23,6 +23,8 @@ using ir::Node;
 using ir::Op;
 using ir::Value;
 
+bool is_sum_to(const Node& node) { return node.op == Op::sum && node.arity() == 2; }
+
 class CountingOnce {
  public:
   CountingOnce(const ir::Program& program, std::span<const TensorView> inputs)
@@ -61,7 +63,7 @@ class CountingOnce {
   Value like_of_sum(Value value) const {
     const Node& n = program_.node(value);
     const std::uint32_t reduces = spans_.reduced_by(value);
-    if (n.op != Op::sum || n.arity() != 2 || rows_ == 0 || reduces == 0) return ir::kNone;
+    if (!is_sum_to(n) || rows_ == 0 || reduces == 0) return ir::kNone;
     const std::uint32_t of = spans_.of(n.args[0]);
     const bool is_over_rows = (reduces & rows_) == rows_ || (of & rows_) == 0;
     if (of == all_ || is_over_rows || (reduces & ~rows_) == 0) return ir::kNone;
@@ -112,6 +114,7 @@ class CountingOnce {
 Lowered with_values_counted_once(Lowered lowered, std::span<const TensorView> inputs) {
   if (!lowered.program.is_lowered_first() || !lowered.program.bounds().empty() || !lowered.program.scatters().empty())
     return lowered;
+  if (std::ranges::none_of(lowered.program.nodes(), is_sum_to)) return lowered;  // shapes are inferred for these alone
   std::optional<ir::Program> counted = CountingOnce(lowered.program, lowered.views(inputs)).run();
   if (!counted) return lowered;
   std::vector<std::string> texts;

@@ -70,6 +70,35 @@ bool have_equal_strides(const StridedOperand& a, const StridedOperand& b, const 
   return true;
 }
 
+// Elements of one access to the run of vectors of so many elements: as many as its address and its rows allow.
+int width_of_run(StridedOperand run, const Space& space, int elements) {
+  const int inner = space.rank() - 1;
+  run.data = reinterpret_cast<const void*>(address_of_first(run));
+  const int length = elements * static_cast<int>(run.strides[static_cast<std::size_t>(inner)]);
+  const auto most = static_cast<int>(std::bit_floor(static_cast<unsigned>(length)));
+  return access_width(run.dtype, most,
+                      [&](int width) { return length % width == 0 && is_aligned(run, space, inner, width); });
+}
+
+// Which outputs lie beside output `first` in its run, in their order. None where these are not all of the run.
+std::vector<std::size_t> slices_of_run(const Space& space, const ir::Program& program, std::size_t first) {
+  const StridedOperand& run = space.outputs[first];
+  const auto step = run.strides[static_cast<std::size_t>(space.rank()) - 1];
+  std::vector<std::size_t> all;
+  for (std::int64_t at = 0; at < step; ++at) {
+    const auto lies_there = [&](std::size_t i) {
+      const std::int64_t bytes = address_of_first(space.outputs[i]) - address_of_first(run);
+      return program.slice_of(i) == program.slice_of(first) && have_equal_strides(space.outputs[i], run, space) &&
+             bytes == at * static_cast<std::int64_t>(size_of(run.dtype));
+    };
+    std::size_t i = 0;
+    while (i < space.outputs.size() && !lies_there(i)) ++i;
+    if (i == space.outputs.size()) return {};
+    all.push_back(i);
+  }
+  return all;
+}
+
 class Runs {
  public:
   Runs(const KernelClass& kernel, const Space& space, const ir::Program& program)
@@ -92,16 +121,7 @@ class Runs {
     return found;
   }
 
-  // Elements of one access to the run: as many as its address and its rows allow.
-  int width(std::size_t reader, int elements) const {
-    StridedOperand run = space_.inputs[reader];
-    run.data = reinterpret_cast<const void*>(address_of_first(run));
-    const int length = elements * step(reader);
-    const auto most = static_cast<int>(std::bit_floor(static_cast<unsigned>(length)));
-    return access_width(run.dtype, most, [&](int width) {
-      return length % width == 0 && is_aligned(run, space_, space_.rank() - 1, width);
-    });
-  }
+  int width(std::size_t reader, int elements) const { return width_of_run(space_.inputs[reader], space_, elements); }
 
   int step(std::size_t input) const { return static_cast<int>(space_.inputs[input].strides[inner_]); }
 
@@ -215,29 +235,6 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
   }
 }
 
-namespace {
-
-// Which outputs lie beside output `first` in its run, in their order. None where these are not all of the run.
-std::vector<std::size_t> slices_of_run(const Space& space, const ir::Program& program, std::size_t first) {
-  const StridedOperand& run = space.outputs[first];
-  const auto step = run.strides[static_cast<std::size_t>(space.rank()) - 1];
-  std::vector<std::size_t> all;
-  for (std::int64_t at = 0; at < step; ++at) {
-    const auto lies_there = [&](std::size_t i) {
-      const std::int64_t bytes = address_of_first(space.outputs[i]) - address_of_first(run);
-      return program.slice_of(i) == program.slice_of(first) && have_equal_strides(space.outputs[i], run, space) &&
-             bytes == at * static_cast<std::int64_t>(size_of(run.dtype));
-    };
-    std::size_t i = 0;
-    while (i < space.outputs.size() && !lies_there(i)) ++i;
-    if (i == space.outputs.size()) return {};
-    all.push_back(i);
-  }
-  return all;
-}
-
-}  // namespace
-
 void share_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements) {
   if (space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
   const auto inner = static_cast<std::size_t>(space.rank()) - 1;
@@ -246,10 +243,7 @@ void share_written_runs(KernelClass& kernel, const Space& space, const ir::Progr
     const std::int64_t step = strided.strides[inner];
     if (program.slice_of(first) == ir::kNone || kernel.outputs[first].run || step < 2 || step > kMostStep) continue;
     const std::vector<std::size_t> slices = slices_of_run(space, program, first);
-    const int length = elements * static_cast<int>(step);
-    const int width =
-        access_width(strided.dtype, static_cast<int>(std::bit_floor(static_cast<unsigned>(length))),
-                     [&](int w) { return length % w == 0 && is_aligned(strided, space, space.rank() - 1, w); });
+    const int width = width_of_run(strided, space, elements);
     if (slices.empty() || width * size_in_bytes(kernel.outputs[first]) < kLeastBytes) continue;
     for (std::size_t at = 0; at < slices.size(); ++at) {
       OperandPlan& slice = kernel.outputs[slices[at]];
