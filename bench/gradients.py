@@ -49,6 +49,15 @@ CASES = [
          "m = mean(x, axis=(0,2,3), keepdim=true); v = var(x, axis=(0,2,3), correction=0, keepdim=true); "
          "(x - m) * rsqrt(v + 1e-5) * along(w, x, 1) + along(b, x, 1)",
          {"x": IMAGES, "w": CHANNELS, "b": CHANNELS}, lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True), ("x",)),
+    Case("batch_norm in training",
+         "m = mean(x, axis=(0,2,3), keepdim=true); v = var(x, axis=(0,2,3), correction=0, keepdim=true); "
+         "(x - m) * rsqrt(v + 1e-5) * along(w, x, 1) + along(b, x, 1)",
+         {"x": IMAGES, "w": CHANNELS, "b": CHANNELS}, lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True), ("x", "w", "b")),
+    Case("least of group_norm", "amin(group_norm(x, 512, w, b), axis=1, keepdim=true)", {"x": (1024, 8192), "w": (8192,), "b": (8192,)},
+         lambda x, w, b: functional.group_norm(x, 512, w, b).amin(1, keepdim=True), ("x", "w", "b")),
+    Case("group_norm of max_pool2d", "group_norm(max_pool2d(tanh(x), 2), 8, w, b)", {"x": (128, 64, 64, 64), "w": (64,), "b": (64,)},
+         lambda x, w, b: functional.group_norm(functional.max_pool2d(torch.tanh(x), 2), 8, w, b), ("x",)),
+    Case("gelu(avg_pool2d), dx", "gelu(avg_pool2d(x, 2))", {"x": IMAGES}, lambda x: functional.gelu(functional.avg_pool2d(x, 2)), ("x",)),
 ]
 
 
