@@ -9,6 +9,7 @@
 
 #include "codegen/emit.hpp"
 #include "plan/planning.hpp"
+#include "plan/runs.hpp"
 
 namespace epifuse::codegen {
 namespace {

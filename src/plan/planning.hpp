@@ -28,8 +28,6 @@ std::uint16_t moves_of(const Space& space, const StrideOf& stride_of) {
   for (int d = 0; d < space.rank(); ++d) moves |= stride_of(d) != 0 ? 1U << d : 0;
   return static_cast<std::uint16_t>(moves);
 }
-/// Of two operands of one tensor and equal strides: from an element of one to that of the other.
-std::int64_t elements_between(const StridedOperand& base, const StridedOperand& strided);
 /// Whether an index says where some result is written.
 bool writes_at_indices(const Space& space);
 /// Has an element of its own for every element of the space: what comes from memory rather than from a cache.

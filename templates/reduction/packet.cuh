@@ -442,3 +442,56 @@ __device__ __forceinline__ void write_strided(const Packet<T>& packet, T* base, 
   each_element(position, strides, space, [&](int e, Index offset) { base[offset] = packet.get(e); });
 }
 //@end
+
+//@section packet_run : packet
+// Elements of kCount operands that take turns in memory, as they lie there.
+template <class T, int kCount>
+struct alignas(16) PacketRun {
+  T elements[kCount * kElements];
+
+  // The operand that has every kCount-th element, from the kFirst-th on.
+  template <int kFirst>
+  __device__ __forceinline__ void take(Packet<T>& packet) const {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) packet.put(e, elements[kCount * e + kFirst]);
+  }
+  template <int kFirst>
+  __device__ __forceinline__ void put(const Packet<T>& packet) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) elements[kCount * e + kFirst] = packet.get(e);
+  }
+};
+//@end
+
+//@section read_run : packet_run
+template <int kWidth, class T, int kCount, class At>
+__device__ __forceinline__ void read_run(PacketRun<T, kCount>& run, const T* base, const Index (&strides)[kCoordinates], const At& position) {
+//@if !kMovesFull
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) {  // none of it exists
+      run = {};
+      return;
+    }
+  }
+//@endif
+  typedef Words<kWidth * static_cast<int>(sizeof(T))> Access;
+  const T* source = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int i = 0; i < kCount * kElements; i += kWidth) *reinterpret_cast<Access*>(run.elements + i) = *reinterpret_cast<const Access*>(source + i);
+}
+//@end
+
+//@section write_run : packet_run
+template <int kWidth, class T, int kCount, class At>
+__device__ __forceinline__ void write_run(const PacketRun<T, kCount>& run, T* base, const Index (&strides)[kCoordinates], const At& position) {
+//@if !kMovesFull
+  if constexpr (!At::kIsFull) {
+    if (!position.full_vector) return;
+  }
+//@endif
+  typedef Words<kWidth * static_cast<int>(sizeof(T))> Access;
+  T* target = base + offset_of(position.at, strides);
+#pragma unroll
+  for (int i = 0; i < kCount * kElements; i += kWidth) *reinterpret_cast<Access*>(target + i) = *reinterpret_cast<const Access*>(run.elements + i);
+}
+//@end

@@ -169,7 +169,7 @@ TEST(EmittedViews, ViewsSideBySideAreReadTogether) {
 }
 
 // A result in slices side by side, in memory that begins anywhere and whose rows may be apart: the elements of some
-// functions of x, one behind the other.
+// functions of x, or of x less the largest of its row, one behind the other.
 class Interleaved {
  public:
   explicit Interleaved(Random& random) {
@@ -177,9 +177,11 @@ class Interleaved {
     rows_ = random.between(1, 3);
     columns_ = (std::int64_t{1} << random.below(4)) * random.between(1, 5);
     type_ = random.pick({DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i8});
+    is_reduced_ = random.percent(50);
     std::string stacked;
     for (int slice = 0; slice < slices_; ++slice) stacked += (slice == 0 ? "" : ", ") + text_of_slice(slice);
     text_ = "flatten(stack((" + stacked + "), -1), -2, -1)";
+    if (is_reduced_) text_ = "t = x - amax(x, axis=-1, keepdim=true); " + text_;
     row_ = columns_ * slices_ + (random.percent(30) ? random.between(1, 9) : 0);
     first_ = random.percent(30) ? random.between(1, 3) : 0;
     x_.resize(static_cast<std::size_t>(rows_ * columns_) * size_of(type_));
@@ -211,7 +213,7 @@ class Interleaved {
       if (!is_element) continue;
       const std::int64_t column = at % row_;
       const std::int64_t source = at / row_ * columns_ + column / slices_;
-      const auto x = static_cast<double>(decode(type_, x_.data() + static_cast<std::size_t>(source) * size_of(type_)));
+      const double x = value_at(source) - (is_reduced_ ? largest_of_row(at / row_) : 0);
       const double want = x * static_cast<double>(column % slices_ + 1) + static_cast<double>(column % slices_);
       if (static_cast<double>(decode(type_, found)) != want) return "element " + std::to_string(at) + " is wrong";
     }
@@ -219,10 +221,19 @@ class Interleaved {
   }
 
  private:
-  static std::string text_of_slice(int slice) {
-    return "x * " + std::to_string(slice + 1) + " + " + std::to_string(slice);
+  std::string text_of_slice(int slice) const {
+    return (is_reduced_ ? "t * " : "x * ") + std::to_string(slice + 1) + " + " + std::to_string(slice);
+  }
+  double value_at(std::int64_t i) const {
+    return static_cast<double>(decode(type_, x_.data() + static_cast<std::size_t>(i) * size_of(type_)));
+  }
+  double largest_of_row(std::int64_t row) const {
+    double largest = value_at(row * columns_);
+    for (std::int64_t c = 1; c < columns_; ++c) largest = std::max(largest, value_at(row * columns_ + c));
+    return largest;
   }
 
+  bool is_reduced_ = false;
   int slices_ = 2;
   std::int64_t rows_ = 1, columns_ = 1, row_ = 1, first_ = 0;
   DType type_ = DType::f32;

@@ -17,6 +17,7 @@ class Draw {
     test_.used = {"views side by side"};
     random_.percent(50) ? pool() : slices();
     if (random_.percent(30)) add_row();
+    if (random_.percent(40)) subtract_largest();
     return test_;
   }
 
@@ -106,6 +107,20 @@ class Draw {
     test_.text = test_.text + " + " + name;
     const IntegerArray before = test_.expected;
     test_.expected = made(shape, [&](const Place& at) { return value_at(before, at) + value_at(row, {at.back()}); });
+  }
+
+  // A reduction of rows, which reads the views in its own kernel.
+  void subtract_largest() {
+    const IntegerArray before = test_.expected;
+    const Place shape(before.shape.begin(), before.shape.end());
+    test_.text = "t = " + test_.text + "; t - amax(t, axis=-1, keepdim=true)";
+    test_.tolerance *= 16;  // differences of means are as wrong as the means
+    test_.expected = made(shape, [&](const Place& place) {
+      Place at = place;
+      double largest = value_at(before, at);
+      for (at.back() = 0; at.back() < shape.back(); ++at.back()) largest = std::max(largest, value_at(before, at));
+      return value_at(before, place) - largest;
+    });
   }
 
   Random random_;

@@ -17,6 +17,7 @@ using ir::Kind;
 using ir::Node;
 using ir::Op;
 using ir::Value;
+using plan::Access;
 using plan::Accumulator;
 using plan::AccumulatorKind;
 
@@ -160,7 +161,9 @@ std::string ReductionPasses::vectors_read(int pass, const PassNeeds& needs, cons
   for (const std::size_t i : needs.inputs) {
     const std::string name = input_name(program_, i);
     if (reduction_.residency.hoisted[i] || is_per_segment(pass, i)) continue;
-    if (reduction_.residency.held[i] && reduction_.is_in_shared_memory()) {
+    if (!reduction_.residency.held[i] && kernel_.inputs[i].run) {
+      if (is_first_of_run(i, needs.inputs)) out += packets_of_run(i, indent) + run_read(i, indent, position);
+    } else if (reduction_.residency.held[i] && reduction_.is_in_shared_memory()) {
       out += indent + taken(fmt::format("Packet<{}>", storage_type(kernel_.inputs[i].dtype)), name, held);
     } else if (!reduction_.residency.held[i]) {
       prelude_.require("packet");
@@ -261,6 +264,8 @@ std::string ReductionPasses::element_loop(int pass, const std::string& indent, s
   }
   for (const std::size_t i : needs.outputs) {
     if (is_transposed(i)) continue;
+    if (kernel_.outputs[i].access == Access::run) after += run_written(i, indent, position);
+    if (kernel_.outputs[i].run) continue;
     const std::string name = output_name(program_, i);
     after += written_at(program_, kernel_, i, offset_at(fmt::format("{}.at", position)),
                         fmt::format("{0}.begin < {0}.end", position), indent, [&](const std::string& base) {

@@ -178,6 +178,7 @@ std::string ReductionPasses::access(std::string_view way, const OperandPlan& ope
 std::string ReductionPasses::copy(std::size_t i, const std::string& indent, const std::string& chunks16) {
   const OperandPlan& operand = kernel_.inputs[i];
   const std::string name = input_name(program_, i);
+  if (operand.run) return copied_run(i, indent, chunks16);
   if (plan::is_streamed(operand.access) && !is_packed(operand.dtype))
     return indent + access("copy", operand, chunks16, name, "position");
   return fmt::format("{0}Packet<{1}> {2};\n{0}{3}{0}store_held({4}, {2});\n", indent, storage_type(operand.dtype), name,
@@ -365,7 +366,8 @@ std::string ReductionPasses::held_in_registers(std::string_view of_columns) {
     if (!reduction_.residency.held[i]) continue;
     const std::string name = input_name(program_, i);
     members += fmt::format("  Packet<{}> {};\n", storage_type(kernel_.inputs[i].dtype), name);
-    loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
+    if (kernel_.inputs[i].access == Access::run) loads += run_read(i, "    ", "position");
+    if (!kernel_.inputs[i].run) loads += "    " + access("load", kernel_.inputs[i], name, name, "position");
     uses += fmt::format("    {}.forget_uses();\n", name);
   }
   std::string common;

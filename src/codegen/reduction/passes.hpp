@@ -149,6 +149,14 @@ class ReductionPasses {
   bool is_saved(ir::Value value) const;
   bool is_seen_by(int pass, ir::Value saved) const;
   std::string copy(std::size_t i, const std::string& indent, const std::string& chunks16);
+  // Of operands whose elements take turns in memory (runs.cpp): statements that read a run into the packets of all of
+  // them, or declare these packets, or copy a run to shared memory, `chunks16` being the place of operand `i`.
+  std::string run_read(std::size_t i, const std::string& indent, std::string_view position);
+  std::string packets_of_run(std::size_t i, const std::string& indent) const;
+  std::string copied_run(std::size_t i, const std::string& indent, const std::string& chunks16);
+  // Whether no operand before it has that run.
+  bool is_first_of_run(std::size_t i, const std::vector<std::size_t>& inputs) const;
+  std::string run_written(std::size_t output, const std::string& indent, std::string_view position);
   static std::string taken(const std::string& type, const std::string& name, std::string_view held);
   bool maximum_is_only_subtracted() const;
   plan::Marks terms_of(int pass, const ElementLoop& loop) const;

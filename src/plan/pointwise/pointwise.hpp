@@ -65,8 +65,6 @@ inline bool reads_views(const ir::Program& program) { return !program.viewed().e
 /// Of vectors of so many elements: views of one tensor that a run of memory serves are accessed so, the others as they
 /// were. Rows must be multiples of vectors.
 void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements);
-/// The same of slices of one result that together have all elements of its rows: stack((a, b), -1).
-void share_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements);
 /// Where some rows of a run do not exist, its address is that of a run of the same tensor of which all do, and a number
 /// of elements: of both a vector then has one offset. Where masks are values of the chain it is not: compilers make
 /// longer code of their tests then. Nor where a thread has several vectors, which would take more registers.

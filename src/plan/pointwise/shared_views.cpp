@@ -7,15 +7,13 @@
 #include <optional>
 
 #include "plan/pointwise/pointwise.hpp"
+#include "plan/runs.hpp"
 
 namespace epifuse::plan {
 namespace {
 
-// Steps further apart leave most of a run unread; single elements beside a run cost an access each.
-constexpr int kMostStep = 4;
+// Single elements beside a run cost an access each.
 constexpr int kMostBeside = 4;
-// Of an access to a run: a word.
-constexpr int kLeastBytes = 4;
 
 bool is_along(const StridedOperand& mask, const Space& space) {
   return mask.strides[static_cast<std::size_t>(space.rank()) - 1] != 0;
@@ -53,51 +51,8 @@ std::optional<Existing> existing_of_rows(const ir::Program& program, const Space
   return existing;
 }
 
-// The element at the coordinates 0, whether it exists or not.
-std::intptr_t address_of_first(const StridedOperand& strided) {
-  return static_cast<std::intptr_t>(reinterpret_cast<std::uintptr_t>(strided.data)) -
-         strided.origin * static_cast<std::int64_t>(size_of(strided.dtype));
-}
-
 // Views that a run serves, each with where it begins.
 using Members = std::vector<std::pair<std::size_t, int>>;
-
-bool have_equal_strides(const StridedOperand& a, const StridedOperand& b, const Space& space) {
-  for (int d = 0; d < space.rank(); ++d) {
-    const auto at = static_cast<std::size_t>(d);
-    if (space.extents[d] > 1 && a.strides[at] != b.strides[at]) return false;
-  }
-  return true;
-}
-
-// Elements of one access to the run of vectors of so many elements: as many as its address and its rows allow.
-int width_of_run(StridedOperand run, const Space& space, int elements) {
-  const int inner = space.rank() - 1;
-  run.data = reinterpret_cast<const void*>(address_of_first(run));
-  const int length = elements * static_cast<int>(run.strides[static_cast<std::size_t>(inner)]);
-  const auto most = static_cast<int>(std::bit_floor(static_cast<unsigned>(length)));
-  return access_width(run.dtype, most,
-                      [&](int width) { return length % width == 0 && is_aligned(run, space, inner, width); });
-}
-
-// Which outputs lie beside output `first` in its run, in their order. None where these are not all of the run.
-std::vector<std::size_t> slices_of_run(const Space& space, const ir::Program& program, std::size_t first) {
-  const StridedOperand& run = space.outputs[first];
-  const auto step = run.strides[static_cast<std::size_t>(space.rank()) - 1];
-  std::vector<std::size_t> all;
-  for (std::int64_t at = 0; at < step; ++at) {
-    const auto lies_there = [&](std::size_t i) {
-      const std::int64_t bytes = address_of_first(space.outputs[i]) - address_of_first(run);
-      return program.slice_of(i) == program.slice_of(first) && have_equal_strides(space.outputs[i], run, space) &&
-             bytes == at * static_cast<std::int64_t>(size_of(run.dtype));
-    };
-    std::size_t i = 0;
-    while (i < space.outputs.size() && !lies_there(i)) ++i;
-    if (i == space.outputs.size()) return {};
-    all.push_back(i);
-  }
-  return all;
-}
 
 class Runs {
  public:
@@ -142,7 +97,7 @@ class Runs {
                          access == Access::bounded;
     return is_read && program_.viewed()[input].tensor != ir::kNone && !is_packed(strided.dtype) &&
            strided.wraps.empty() && strided.gathers.empty() && strided.strides[inner_] >= 1 &&
-           strided.strides[inner_] <= kMostStep;
+           strided.strides[inner_] <= kMostRunStep;
   }
 
   // All elements of its rows exist.
@@ -214,10 +169,6 @@ class Runs {
 
 }  // namespace
 
-std::int64_t elements_between(const StridedOperand& base, const StridedOperand& strided) {
-  return (address_of_first(strided) - address_of_first(base)) / static_cast<std::int64_t>(size_of(strided.dtype));
-}
-
 void share_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements) {
   if (!reads_views(program) || space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
   const Runs runs(kernel, space, program);
@@ -225,32 +176,12 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
     const auto members = runs.members(reader, elements);
     if (members.size() < 2) continue;
     const int width = runs.width(reader, elements);
-    if (width * size_in_bytes(kernel.inputs[reader]) < kLeastBytes) continue;
+    if (width * size_in_bytes(kernel.inputs[reader]) < kLeastRunBytes) continue;
     const int step = runs.step(reader);
     for (const auto& [input, first] : members) {
       kernel.inputs[input].access = input == reader ? Access::run : Access::of_run;
       kernel.inputs[input].width = input == reader ? width : 1;
       kernel.inputs[input].run = RunOfViews{static_cast<int>(reader), step, first, static_cast<int>(reader)};
-    }
-  }
-}
-
-void share_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements) {
-  if (space.rank() == 0 || space.extents[space.rank() - 1] % elements != 0) return;
-  const auto inner = static_cast<std::size_t>(space.rank()) - 1;
-  for (std::size_t first = 0; first < kernel.outputs.size(); ++first) {
-    const StridedOperand& strided = space.outputs[first];
-    const std::int64_t step = strided.strides[inner];
-    if (program.slice_of(first) == ir::kNone || kernel.outputs[first].run || step < 2 || step > kMostStep) continue;
-    const std::vector<std::size_t> slices = slices_of_run(space, program, first);
-    const int width = width_of_run(strided, space, elements);
-    if (slices.empty() || width * size_in_bytes(kernel.outputs[first]) < kLeastBytes) continue;
-    for (std::size_t at = 0; at < slices.size(); ++at) {
-      OperandPlan& slice = kernel.outputs[slices[at]];
-      slice.access = at == 0 ? Access::run : Access::of_run;
-      slice.width = at == 0 ? width : 1;
-      slice.run =
-          RunOfViews{static_cast<int>(first), static_cast<int>(step), static_cast<int>(at), static_cast<int>(first)};
     }
   }
 }

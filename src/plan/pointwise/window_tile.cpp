@@ -18,6 +18,7 @@
 #include "ir/marks.hpp"
 #include "plan/analysis/accuracy.hpp"
 #include "plan/pointwise/pointwise.hpp"
+#include "plan/runs.hpp"
 
 namespace epifuse::plan {
 namespace {

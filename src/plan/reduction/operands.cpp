@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "plan/policy.hpp"
+#include "plan/runs.hpp"
 
 namespace epifuse::plan {
 
@@ -17,6 +18,7 @@ bool holds_several(const ReductionClass& reduction) {
 void ReductionOperands::choose() {
   describe();
   choose_elements();
+  share_runs();
   choose_held();
 }
 
@@ -141,6 +143,24 @@ void ReductionOperands::choose_elements() {
   for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
     if (scope_of_output(i) != Scope::column) choose_width(kernel_.outputs[i], space_.outputs[i]);
   }
+}
+
+// Views that are read element by element, and slices that are written so: gradients of pools before a norm. One by one
+// they took 6.8 of a copy (group_norm behind max_pool2d, bf16, an H200).
+void ReductionOperands::share_runs() {
+  const RowLayout& layout = reduction().layout;
+  // Then each vector is full, or does not exist.
+  const bool begin_with_lines = layout.inner_reduction && !layout.tensor_aligned && !transposes_stores() &&
+                                !reduction().interleaves_rows() && !structure().has_segment_means();
+  if (!begin_with_lines) return;
+  share_read_runs(kernel_, space_, program_, kernel_.elements, [&](std::size_t i) {
+    return kernel_.inputs[i].access == Access::strided && !kernel_.inputs[i].written &&
+           scope_of_input(i) == Scope::element;
+  });
+  share_written_runs(kernel_, space_, program_, kernel_.elements, [&](std::size_t i) {
+    return kernel_.outputs[i].access == Access::strided && !kernel_.outputs[i].written &&
+           scope_of_output(i) == Scope::element;
+  });
 }
 
 void ReductionOperands::choose_width(OperandPlan& operand, const StridedOperand& strided) {

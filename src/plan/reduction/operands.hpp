@@ -59,6 +59,8 @@ class ReductionOperands {
   OperandPlan of_written(const StridedOperand& strided, bool is_result) const;
   // Consecutive elements per thread, and how many of each operand one instruction moves.
   void choose_elements();
+  // Operands and results whose elements take turns in memory are moved in runs.
+  void share_runs();
   // Where rows have lane segments: a vector is of one of them, and a warp has lanes for it.
   void fit_lane_segments();
   // Operands and values that registers keep from pass to pass.
