@@ -83,8 +83,8 @@ Rows rows_of_view(const ViewStep& step, const Rows& of_argument, Rows rows) {
 class Sweep {
  public:
   Sweep(const ir::Program& program, const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
-        const std::vector<ir::Value>& rejoined)
-      : program_(program), shapes_(shapes), reduces_(reduces), rejoined_(rejoined) {}
+        const std::vector<ir::Value>& rejoined, Repeats repeats)
+      : program_(program), shapes_(shapes), reduces_(reduces), rejoined_(rejoined), repeats_(repeats) {}
 
   std::vector<Slices> run() {
     for (std::size_t i = 0; i < shapes_.size(); ++i) slices_.push_back(of(i));
@@ -167,7 +167,7 @@ class Sweep {
 
   // What reductions give is written once for each place that repeats it.
   Slices repeated(const Node& n, const Dims& own, Slices all) const {
-    if (!reduces_[static_cast<std::size_t>(n.args[0])]) return all;
+    if (!reduces_[static_cast<std::size_t>(n.args[0])] && repeats_ == Repeats::read) return all;
     const Dims& arg = shape(n.args[0]);
     const int d = from_front(n.shaping.axes.at[0], own.size());
     for (int k = 0; k < own.size(); ++k)
@@ -237,6 +237,7 @@ class Sweep {
   const std::vector<Dims>& shapes_;
   const std::vector<bool>& reduces_;
   const std::vector<ir::Value>& rejoined_;
+  const Repeats repeats_;
   std::vector<Slices> slices_;
 };
 
@@ -344,8 +345,9 @@ std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vect
 }
 
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
-                              const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined) {
-  return Sweep(program, shapes, reduces, rejoined).run();
+                              const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined,
+                              Repeats repeats) {
+  return Sweep(program, shapes, reduces, rejoined, repeats).run();
 }
 
 std::vector<Side> sides_through(const Dims& all, const std::array<Dims, 2>& shapes, int axis, const Steps& steps) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -33,9 +34,14 @@ std::vector<bool> computed_from_reductions(const ir::Program& program, const std
 /// elements is read from the argument that has it.
 std::vector<ir::Value> rejoined_rows(const ir::Program& program, const std::vector<Dims>& shapes);
 
+/// What a 'repeat_as' repeats is read for each of its elements, or written to each: then a result of it is slices. What
+/// is computed from a reduction is always written.
+enum class Repeats : std::uint8_t { read, written };
+
 /// Of each value of the chain, whose shapes these are, with what computed_from_reductions() and rejoined_rows() give.
 std::vector<Slices> slices_of(const ir::Program& program, const std::vector<Dims>& shapes,
-                              const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined);
+                              const std::vector<bool>& reduces, const std::vector<ir::Value>& rejoined,
+                              Repeats repeats = Repeats::read);
 
 /// What an 'unflatten' or 'flatten' reads of its argument for these elements of its own, dimension by dimension;
 /// nothing where these are no elements at equal steps there.

@@ -61,6 +61,8 @@ class ReductionOperands {
   void choose_elements();
   // Operands and results whose elements take turns in memory are moved in runs.
   void share_runs();
+  // Bytes of a vector's run of slices that are written.
+  int longest_written_run() const;
   // Where rows have lane segments: a vector is of one of them, and a warp has lanes for it.
   void fit_lane_segments();
   // Operands and values that registers keep from pass to pass.
