@@ -225,8 +225,10 @@ void ReductionOperands::choose_held() {
 void ReductionOperands::take_fewer(int elements) {
   kernel_.elements = std::min(kernel_.elements, elements);
   for (auto* operands : {&kernel_.inputs, &kernel_.outputs}) {
-    for (OperandPlan& operand : *operands)
-      operand.width = std::min(operand.width, kernel_.elements * (operand.run ? operand.run->step : 1));
+    for (OperandPlan& operand : *operands) {
+      const int length = kernel_.elements * (operand.run ? operand.run->step : 1);
+      while (operand.width > length || (operand.run && length % operand.width != 0)) operand.width /= 2;
+    }
   }
   choose_held();
 }
