@@ -7,7 +7,7 @@
 
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
-#include "plan/bind/products.hpp"
+#include "plan/gemm/maps.hpp"
 #include "plan/gemm/tiles.hpp"
 #include "plan/gemm/time.hpp"
 #include "plan/planning.hpp"
@@ -17,8 +17,6 @@ namespace {
 
 using base::fail;
 using enum ErrorCode;
-
-constexpr std::int64_t kMapUnit = 16;  // bytes: addresses and strides of what is copied are multiples
 
 // What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers
 // that f32 does not hold, are none.
@@ -41,91 +39,6 @@ Sides sides_of(const char* what, const TensorView& factor) {
     fail(invalid_argument, "the {} factor has shape {}; a matrix, or a batch of them, was expected", what,
          to_string(factor.shape));
   return {rank == 3 ? factor.shape[0] : 1, factor.shape[rank - 2], factor.shape[rank - 1]};
-}
-
-// Three dimensions, the innermost first. `transposed`: it is the last but one.
-GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed, std::array<int, 4> box, int swizzle) {
-  const int rank = tensor.shape.size();
-  const int inner = transposed ? rank - 2 : rank - 1;
-  const int outer = transposed ? rank - 1 : rank - 2;
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const std::int64_t batches = rank == 3 ? tensor.shape[0] : 1;
-  const std::int64_t row = tensor.strides[outer] * size;
-  const std::int64_t batch = batches > 1 ? tensor.strides[0] * size : row;
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  if (tensor.strides[inner] != 1 && tensor.shape[inner] > 1)
-    fail(unsupported,
-         "'{}' has strides {}; the kernel copies tiles whose rows are contiguous. Make it contiguous, or run the "
-         "product "
-         "and the chain apart",
-         name, to_string(tensor.strides));
-  if (address % kMapUnit != 0 || row % kMapUnit != 0 || batch % kMapUnit != 0 || row <= 0 || batch <= 0)
-    fail(unsupported,
-         "'{}' has strides {} at an address whose remainder is {}; the kernel copies tiles whose rows are multiples of "
-         "{} "
-         "bytes apart and begin at such an address. Run the product and the chain apart",
-         name, to_string(tensor.strides), address % kMapUnit, kMapUnit);
-  return {tensor.data,  tensor.dtype, {tensor.shape[inner], tensor.shape[outer], batches, 1},
-          {row, batch}, box,          swizzle};
-}
-
-// Bytes from one element of dimension `d` to the next; of one element any that a map may have, which is at least
-// `least`.
-std::int64_t map_stride(const TensorView& tensor, int d, std::int64_t least) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  return tensor.shape[d] > 1 ? tensor.strides[d] * size : divide_up(least, kMapUnit) * kMapUnit;
-}
-
-// What has channels innermost, and pixels that begin where copies may.
-void check_pixels(std::string_view name, const TensorView& tensor, const GemmMap& map) {
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  const bool has_channels = tensor.strides[3] == 1 || tensor.shape[3] == 1;
-  const bool is_apart = std::ranges::all_of(std::span(map.strides).first(static_cast<std::size_t>(map.rank - 1)),
-                                            [](std::int64_t it) { return it > 0 && it % kMapUnit == 0; });
-  if (has_channels && is_apart && address % kMapUnit == 0) return;
-  fail(unsupported,
-       "'{}' has {} channels and, channels last, strides {} at an address whose remainder is {}; the kernel copies "
-       "pixels whose channels are contiguous and which begin at multiples of {} bytes",
-       name, tensor.shape[3], to_string(tensor.strides), address % kMapUnit, kMapUnit);
-}
-
-// Of [N, H, W, C]: so many channels of the pixels of a patch.
-GemmMap map_of_pixels(std::string_view name, const TensorView& tensor, int channels, const Patch& patch) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  GemmMap map{tensor.data,
-              tensor.dtype,
-              {tensor.shape[3], tensor.shape[2], tensor.shape[1], tensor.shape[0]},
-              {},
-              {channels, patch.width, patch.height, patch.images},
-              channels * static_cast<int>(size),
-              4};
-  std::int64_t least = tensor.shape[3] * size;
-  for (std::size_t i = 0; i < map.strides.size(); ++i) {
-    map.strides[i] = map_stride(tensor, 2 - static_cast<int>(i), least);
-    least = map.strides[i] * map.extents[i + 1];
-  }
-  check_pixels(name, tensor, map);
-  return map;
-}
-
-// Of [K, R, S, C]: so many channels of one pixel of so many filters.
-GemmMap map_of_filters(const TensorView& tensor, int channels, int filters) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const auto pixel = merged_stride(tensor.shape, tensor.strides, 1, 3);
-  if (!pixel)
-    fail(unsupported, "the filters have, channels last, the strides {}: their pixels do not lie in one line",
-         to_string(tensor.strides));
-  const std::int64_t pixels = tensor.shape[1] * tensor.shape[2];
-  const std::int64_t channel_bytes = tensor.shape[3] * size;
-  const std::int64_t step = pixels > 1 ? *pixel * size : divide_up(channel_bytes, kMapUnit) * kMapUnit;
-  GemmMap map{tensor.data,
-              tensor.dtype,
-              {tensor.shape[3], pixels, tensor.shape[0], 1},
-              {step, map_stride(tensor, 0, step * pixels)},
-              {channels, 1, filters, 1},
-              channels * static_cast<int>(size)};
-  check_pixels("filters", tensor, map);
-  return map;
 }
 
 bool is_contiguous_along_rows(const TensorView& factor) {
