@@ -258,9 +258,6 @@ class GemmPlanner {
 
   // Of a convolution: all lies as plan_convolution() says.
   void measure(const ir::Windows2d& windows) {
-    if (machine_.tensor_cores != TensorCores::warp_groups)
-      fail(unsupported, "a convolution that hosts a chain needs the tensor cores of sm_90; this is sm_{}",
-           machine_.architecture);
     const TensorView& filters = right_[0];
     for (const TensorView& factor : {left_, filters}) {
       if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype)
@@ -271,19 +268,23 @@ class GemmPlanner {
              to_string(left_.dtype), to_string(filters.dtype));
     }
     Convolution made{windows,        output_.shape[0], output_.shape[1], output_.shape[2], left_.shape[1],
-                     left_.shape[2], left_.shape[3],   filters.shape[1], filters.shape[2], {}};
-    const std::int64_t stage = WarpGroupTile::kDepthBytes / static_cast<int>(size_of(left_.dtype));
+                     left_.shape[2], left_.shape[3],   filters.shape[1], filters.shape[2], std::nullopt};
+    const bool has_warp_groups = machine_.tensor_cores == TensorCores::warp_groups;
+    const int stage_bytes = has_warp_groups ? WarpGroupTile::kDepthBytes : WarpTile::kDepthBytes;
+    const std::int64_t stage = stage_bytes / static_cast<int>(size_of(left_.dtype));
     columns_ = filters.shape[0];
     depth_ = made.filter_height * made.filter_width * divide_up(made.channels, stage) * stage;
     if (made.pixels() * columns_ * depth_ == 0) fail(unsupported, "the convolution has no elements to compute");
-    const auto patch = choose_patch(made);
-    if (!patch)
-      fail(unsupported,
-           "the convolution has strides of {} and {}; one that hosts a chain takes every 8th pixel at most",
-           windows.stride[0], windows.stride[1]);
-    made.patch = *patch;
     batches_ = 1;
-    rows_ = made.patches() * kPatchPixels;
+    rows_ = made.pixels();
+    if (has_warp_groups) {
+      made.patch = choose_patch(made);
+      if (!made.patch)
+        fail(unsupported,
+             "the convolution has strides of {} and {}; one that hosts a chain on sm_90 takes every 8th pixel at most",
+             windows.stride[0], windows.stride[1]);
+      rows_ = made.patches() * kPatchPixels;
+    }
     if (std::max({rows_, columns_, depth_, made.input_height, made.input_width, made.images}) > (1 << 30))
       fail(unsupported, "the convolution has an extent above 2^30");
     convolution_ = made;
@@ -403,7 +404,8 @@ class GemmPlanner {
 
   void make_image_maps(GemmPlan& plan) const {
     const GemmClass& made = plan.gemm_class;
-    const Patch& patch = convolution_->patch;
+    if (made.warp_tile() != nullptr) return make_pixel_maps(plan);
+    const Patch& patch = *convolution_->patch;
     const auto& [stride_y, stride_x] = convolution_->windows.stride;
     plan.maps.push_back(map_of_pixels("images", left_, made.depth(), patch));
     plan.maps.back().steps = {1, stride_x, stride_y, 1};
@@ -414,6 +416,33 @@ class GemmPlanner {
       if (made.operands[i].role == GemmRole::tile)
         plan.maps.push_back(map_of_pixels(program_.inputs()[i], inputs_[i], made.subtile_columns(), patch.halved()));
     }
+  }
+
+  // Where rows are pixels in their order, a channels-last result is a matrix, and so are operands of its size.
+  void make_pixel_maps(GemmPlan& plan) const {
+    const GemmClass& made = plan.gemm_class;
+    plan.maps.push_back(map_of_images("images", left_));
+    check_reach(plan.maps.back());
+    for (const TensorView& right : right_) plan.maps.push_back(map_of_filter_matrices(right));
+    plan.maps.push_back(map_of_subtiles("result", rows_of_pixels("result", output_), made));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const std::string& name = program_.inputs()[i];
+      if (made.operands[i].role == GemmRole::tile)
+        plan.maps.push_back(map_of_subtiles(name, rows_of_pixels(name, inputs_[i]), made));
+    }
+  }
+
+  // Threads keep where windows begin in 32 bits, in units of 16 bytes.
+  void check_reach(const GemmMap& images) const {
+    constexpr std::int64_t kMost = std::int64_t{16} << 31;
+    const auto& [pad_y, pad_x] = convolution_->windows.padding;
+    const std::int64_t reach = images.extents[3] * images.strides[2] + (images.extents[2] + pad_y) * images.strides[1] +
+                               (images.extents[1] + pad_x) * images.strides[0];
+    if (reach < kMost) return;
+    fail(unsupported,
+         "the images reach over {:.3g} GB; a convolution that hosts a chain reads 34 GB at most on sm_{}. Launch fewer "
+         "images at a time",
+         static_cast<double>(reach) * 1e-9, machine_.architecture);
   }
 
   static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor, const GemmClass& made) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/text.hpp"
 #include "plan/bind/products.hpp"
@@ -99,6 +100,28 @@ GemmMap map_of_filters(const TensorView& tensor, int channels, int filters) {
               channels * static_cast<int>(size)};
   check_pixels("filters", tensor, map);
   return map;
+}
+
+GemmMap map_of_images(std::string_view name, const TensorView& tensor) { return map_of_pixels(name, tensor, 0, {}); }
+
+GemmMap map_of_filter_matrices(const TensorView& tensor) {
+  GemmMap map = map_of_filters(tensor, 0, 0);
+  std::swap(map.extents[1], map.extents[2]);
+  std::swap(map.strides[0], map.strides[1]);
+  return map;
+}
+
+TensorView rows_of_pixels(std::string_view name, const TensorView& tensor) {
+  const auto step = merged_stride(tensor.shape, tensor.strides, 0, 3);
+  if (!step)
+    fail(unsupported,
+         "'{}' has, channels last, the strides {}: its pixels do not lie in one line, as the rows of a matrix do that "
+         "warps copy. Make it contiguous, or run the convolution and the chain apart",
+         name, to_string(tensor.strides));
+  const std::int64_t pixels = tensor.shape[0] * tensor.shape[1] * tensor.shape[2];
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  const std::int64_t of_one = divide_up(tensor.shape[3] * size, kMapUnit) * kMapUnit / size;
+  return {tensor.data, tensor.dtype, {pixels, tensor.shape[3]}, {pixels > 1 ? *step : of_one, tensor.strides[3]}};
 }
 
 }  // namespace epifuse::plan

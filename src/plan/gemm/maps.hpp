@@ -20,4 +20,10 @@ GemmMap map_of_pixels(std::string_view name, const TensorView& tensor, int chann
 /// Of [K, R, S, C]: so many channels of one pixel of so many filters.
 GemmMap map_of_filters(const TensorView& tensor, int channels, int filters);
 
+/// The same for warps, which copy no boxes. Of the filters each pixel is a matrix [K, C] of a batch.
+GemmMap map_of_images(std::string_view name, const TensorView& tensor);
+GemmMap map_of_filter_matrices(const TensorView& tensor);
+/// Of [N, H, W, C], pixels that lie in one line as the rows of a matrix.
+TensorView rows_of_pixels(std::string_view name, const TensorView& tensor);
+
 }  // namespace epifuse::plan
