@@ -75,6 +75,10 @@ std::int64_t tile_unit(const Plan& plan) {
 
 }  // namespace
 
+std::array<std::uint32_t, 2> divisor32(std::int64_t divisor) {
+  return divisor_words<std::uint32_t, std::uint64_t>(divisor);
+}
+
 bool counts_tiles_in_elements(const KernelClass& kernel) {
   return goes_by_quotients(kernel) && kernel.steps == 1 && !kernel.wide_index;
 }

@@ -2,6 +2,7 @@
 // layout by which launches pack it, so that the two cannot disagree.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -34,6 +35,9 @@ enum class FieldKind : std::uint8_t {
   wraps,         // of an operand that is rolled: what is added to offsets behind the end of each dimension
   gathers  // of an operand that is read at indices: stride, extent, and what is added to negative indices, for each index
 };
+
+/// The numbers of templates/index.cuh's Divisor of 32 bits: multiplier and shift.
+std::array<std::uint32_t, 2> divisor32(std::int64_t divisor);
 
 /// A number that a plan has for a kernel.
 using Number = std::int64_t (*)(const plan::Plan& plan);

@@ -9,6 +9,9 @@
 // A warp meets its quarter 16 rows at a time. Full operands and the result pass through shared memory, where the factors were, so that accesses to memory have
 // 16 bytes and neighbours have neighbouring ones. These places are the warp's own: no block-wide barrier stands between a chain and its stores.
 //
+// The left factor of a convolution is the images (kWindows). A row is a pixel of the result, in the order of a matrix, so that results and operands are matrices. Only the copies
+// of the factors differ: a thread knows where the windows of its rows begin, and steps through the filters' pixels.
+//
 // Sums of 8-bit floating-point factors keep few bits while tensor cores add to what is there. So each instruction begins at zero, and its sums are added in f32
 // (kPromotes).
 
@@ -104,9 +107,14 @@ struct Tile {
 
 // Tiles in bands of p.band rows of tiles, column by column: what runs at one time shares its factors in the L2 cache.
 __device__ __forceinline__ Tile tile_of(const Params& p, int index) {
+//@if kWindows
+  const int batch = 0;
+  const int left = index;
+//@else
   const int in_batch = p.tile_rows * p.tile_columns;
   const int batch = index / in_batch;
   const int left = index - batch * in_batch;
+//@endif
   const int of_a_band = p.band * p.tile_columns;
   const int band = left / of_a_band;
   const int first = band * p.band;
@@ -149,16 +157,76 @@ __device__ __forceinline__ void copy_factor(unsigned target, int place, const Ma
   }
 }
 
+//@if kWindows
+// What the next stage has: channels of a pixel of the filters, and how far behind a window's first pixel that pixel is.
+struct FilterPixel {
+  int channel = 0, number = 0, x = 0, y = 0;
+  __device__ __forceinline__ void next(const Params& p) {
+    channel += kTileK;
+    if (channel < p.channels) return;
+    channel = 0;
+    ++number;
+    x += p.dilation_x;
+    if (x < p.filter_reach) return;
+    x = 0;
+    y += p.dilation_y;
+  }
+};
+
+// The rows of a tile that a thread copies: where in its image each one's window begins. Windows may begin outside, and those behind the last row lie there as a whole.
+struct Windows {
+  static constexpr int kChunks = kDepthBytes / 16;  // of a row
+  static constexpr int kStep = kThreads / kChunks;  // rows that all threads copy at a time
+  static constexpr int kOwn = kTileM / kStep;
+  int x[kOwn], y[kOwn];
+  int first[kOwn];  // of the window: where this thread's 16 bytes lie, in units of as many
+
+  __device__ __forceinline__ Windows(const Params& p, int first_row) {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const int row = first_row + static_cast<int>(threadIdx.x) / kChunks + i * kStep;
+      const int above = divide(row, p.by_width);  // rows of pixels
+      const int image = divide(above, p.by_height);
+      x[i] = (row - above * p.width) * p.stride_x - p.padding_x;
+      const int down = (above - image * p.height) * p.stride_y - p.padding_y;
+      y[i] = row < p.m ? down : -0x7fffffff;
+      const long long bytes = image * p.left.image_stride + down * p.left.row_stride + x[i] * p.left.pixel_stride;
+      first[i] = static_cast<int>(bytes / 16) + static_cast<int>(threadIdx.x) % kChunks;
+    }
+  }
+
+  // What all windows have of one pixel of the filters, into the left factor's tile: zeros outside of the image, and behind the last channel.
+  __device__ __forceinline__ void copy(const Params& p, const FilterPixel& pixel, unsigned target) {
+    const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+    const int bytes = bytes_inside(p.channels - pixel.channel - chunk * (16 / kFactorBytes), kFactorBytes);
+    const char* const source = static_cast<const char*>(p.left.data) + pixel.y * p.left.row_stride + pixel.x * p.left.pixel_stride + pixel.channel * kFactorBytes;
+    target += place_in_rows(static_cast<int>(threadIdx.x) / kChunks, chunk * 16);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      // The compiler is told that this may change, or it would keep the address of each, which has twice as many bits.
+      asm volatile("" : "+r"(first[i]));
+      const bool is_inside = static_cast<unsigned>(y[i] + pixel.y) < static_cast<unsigned>(p.input_height) &&
+                             static_cast<unsigned>(x[i] + pixel.x) < static_cast<unsigned>(p.input_width);
+      copy_chunk(target + i * kStep * kDepthBytes, source + first[i] * 16ll, is_inside ? bytes : 0);
+    }
+  }
+};
+
+//@endif
 // A warp's quarter of a tile. Of each 8 columns a thread owns the pair 2 * (lane % 4), in rows lane / 4 and eight below of each 16.
 struct Quarter {
   const Params& p;
   unsigned shared;
   Tile tile;
   int lane, warp_row, warp_column;
+//@if kWindows
+  Windows windows;
+  FilterPixel pixel;
+//@endif
   Sum sums[kBlocks][kWarpN / 8][4];
 
   __device__ __forceinline__ Quarter(const Params& params, unsigned shared_memory)
-      : p(params), shared(shared_memory), tile(tile_of(params, static_cast<int>(blockIdx.x))), lane(threadIdx.x % 32) {
+      : p(params), shared(shared_memory), tile(tile_of(params, static_cast<int>(blockIdx.x))), lane(threadIdx.x % 32)/*@if kWindows*/, windows(p, tile.row)/*@endif*/ {
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     warp_row = warp / 2;
     warp_column = warp % 2;
@@ -169,11 +237,22 @@ struct Quarter {
     const int k = block * kTileK;
     if (k < p.k) {
       const unsigned left = shared + stage * kStageBytes;
+//@if kWindows
+      windows.copy(p, pixel, left);
+//@else
       copy_factor<kLeftTransposed, kTileM>(left, 0, p.left, tile.batch, tile.row, k, p.m, p.k);
+//@endif
 #pragma unroll
       for (int i = 0; i < kProducts; ++i) {
+//@if kWindows
+        copy_factor<kRightTransposed, kResultN>(left + kLeftBytes, i * kResultN, p.right[i], pixel.number, tile.column, pixel.channel, p.n, p.channels);
+//@else
         copy_factor<kRightTransposed, kResultN>(left + kLeftBytes, i * kResultN, p.right[i], tile.batch, tile.column, k, p.n, p.k);
+//@endif
       }
+//@if kWindows
+      pixel.next(p);
+//@endif
     }
     end_copies();
   }

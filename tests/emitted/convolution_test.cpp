@@ -10,34 +10,15 @@
 #include <tuple>
 #include <vector>
 
-#include "emitted/gemm_run.hpp"
-#include "plan/gemm/inside.hpp"
-#include "support/convolutions.hpp"
+#include "emitted/convolution_run.hpp"
 
 namespace epifuse::test {
 namespace {
 
-// Of a problem for a device of so few multiprocessors that a block works on several tiles.
+// A device of so few multiprocessors that a block works on several tiles.
 plan::Inside planned(ConvolutionProblem& problem, int multiprocessors) {
-  const std::vector<TensorView> inputs = problem.inputs();
-  const OutputView out = problem.output();
-  const plan::WithoutProducts split = plan::split_products(problem.tail().program(), inputs);
-  auto made = plan::plan_inside(split, std::span(&out, 1), inputs, plan::Machine(90, multiprocessors));
-  if (const auto* const why = std::get_if<std::string>(&made)) throw std::runtime_error(*why);
-  return std::get<plan::Inside>(std::move(made));
+  return planned(problem, plan::Machine(90, multiprocessors));
 }
-
-std::optional<std::string> run(ConvolutionProblem& problem, const plan::Inside& inside, const CompiledText& text,
-                               When when) {
-  problem.reset();
-  const auto wrong = run(inside.plan, inside.chain(), text, when);
-  return wrong ? wrong : problem.judge();
-}
-
-constexpr ConvolutionTypes kTypes[] = {
-    {DType::bf16, DType::bf16, DType::bf16},  {DType::f16, DType::f16, DType::f16},
-    {DType::f8e4m3, DType::f32, DType::bf16}, {DType::f16, DType::f32, DType::f8e4m3},
-    {DType::i8, DType::bf16, DType::f32},     {DType::f8e5m2, DType::f8e5m2, DType::f16}};
 
 TEST(ConvolutionEmitted, IsTheChainOfTheConvolution) {
   const std::uint64_t seed = test_seed(29);
@@ -46,12 +27,13 @@ TEST(ConvolutionEmitted, IsTheChainOfTheConvolution) {
   std::set<std::tuple<int, int, int>> patches;
   for (int number = 0; number < 30; ++number) {
     Random random(seeds.bits());
-    const ConvolutionTypes& types = kTypes[static_cast<std::size_t>(number / 2) % std::size(kTypes)];
+    const ConvolutionTypes& types =
+        kConvolutionTypes[static_cast<std::size_t>(number / 2) % std::size(kConvolutionTypes)];
     const ConvolutionChain& chain =
         kConvolutionChains[static_cast<std::size_t>(number) % std::size(kConvolutionChains)];
     ConvolutionProblem problem(chain, drawn_for_tiles(random, types), types, random);
     const plan::Inside inside = planned(problem, random.between(2, 4));
-    const plan::Patch& patch = inside.plan.convolution->patch;
+    const plan::Patch& patch = *inside.plan.convolution->patch;
     patches.insert({patch.width, patch.height, patch.images});
     const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
@@ -79,7 +61,7 @@ TEST(ConvolutionEmitted, IsOneKernelForAllShapes) {
                          .filter_width = size};
     e.stride[1] = size;
     e.padding[1] = size - 1;
-    ConvolutionProblem problem(kConvolutionChains[1], e, kTypes[0], random);
+    ConvolutionProblem problem(kConvolutionChains[1], e, kConvolutionTypes[0], random);
     const plan::Inside inside = planned(problem, 2);
     sources.insert(codegen::emit_gemm(inside.chain(), inside.plan));
   }
@@ -114,9 +96,9 @@ TEST(ConvolutionModel, FindsPlantedFaults) {
                              .stride = {1, 2},
                              .padding = {1, 2},
                              .dilation = {2, 1}};
-  ConvolutionProblem problem(kConvolutionChains[1], e, kTypes[0], random);
+  ConvolutionProblem problem(kConvolutionChains[1], e, kConvolutionTypes[0], random);
   const plan::Inside inside = planned(problem, 1);
-  ASSERT_GT(inside.plan.convolution->patch.images, 1);
+  ASSERT_GT(inside.plan.convolution->patch->images, 1);
   ASSERT_GT(inside.plan.convolution->patches_across(), 1);
   ASSERT_GT(inside.plan.convolution->patches(), inside.plan.convolution->patches_across());
   const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);

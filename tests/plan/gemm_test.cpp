@@ -403,7 +403,7 @@ TEST(GemmConvolutions, HavePatchesThatFitTheResult) {
   const auto patch = [](const Dims& images, const std::string& chain) {
     const auto planned = Convolved{.images = images, .filters = {128, 64, 3, 3}, .chain = chain}.plan();
     const Convolution& of = *std::get<Inside>(planned).plan.convolution;
-    return Dims{of.patch.images, of.patch.height, of.patch.width, of.patches()};
+    return Dims{of.patch->images, of.patch->height, of.patch->width, of.patches()};
   };
   EXPECT_EQ(patch({8, 64, 64, 64}, "conv2d(x, w, padding=1)"), (Dims{1, 8, 16, 8 * 32})) << "as square as can be";
   EXPECT_EQ(patch({8, 64, 1, 512}, "conv2d(x, w, padding=1)"), (Dims{1, 1, 128, 8 * 4}));
@@ -418,7 +418,7 @@ TEST(GemmConvolutions, SayWhatTmaCopies) {
                                  .operands = {Convolved::nhwc(DType::f32, {8, 128, 28, 56})}}
                            .plan();
   const GemmPlan& plan = std::get<Inside>(planned).plan;
-  const Patch& patch = plan.convolution->patch;
+  const Patch& patch = *plan.convolution->patch;
   EXPECT_EQ(plan.depth, 9 * 64);
   ASSERT_EQ(plan.maps.size(), 4U) << "images, filters, the result, and r";
   EXPECT_EQ(plan.maps[0].extents, (std::array<std::int64_t, 4>{64, 56, 56, 8}));
@@ -432,6 +432,52 @@ TEST(GemmConvolutions, SayWhatTmaCopies) {
   EXPECT_EQ(half.pixels(), 64);
   EXPECT_EQ(plan.maps[2].box, (std::array<int, 4>{32, half.width, half.height, half.images}));
   EXPECT_EQ(plan.maps[3].swizzle, 128) << "of f32";
+}
+
+// Rows are pixels in their order, and each pixel of the filters is a matrix [filters, channels].
+TEST(GemmConvolutions, OfWarpsAreMatricesButForTheImages) {
+  const auto planned = Convolved{.images = {8, 40, 57, 90},
+                                 .filters = {128, 40, 3, 5},
+                                 .chain = "conv2d(x, w, stride=(2, 9), padding=1) + r",
+                                 .operands = {Convolved::nhwc(DType::f32, {8, 128, 29, 10})},
+                                 .architecture = 80}
+                           .plan();
+  ASSERT_TRUE(std::holds_alternative<Inside>(planned)) << std::get<std::string>(planned);
+  const GemmPlan& plan = std::get<Inside>(planned).plan;
+  ASSERT_NE(plan.gemm_class.warp_tile(), nullptr);
+  EXPECT_FALSE(plan.convolution->patch);
+  EXPECT_EQ(plan.rows, 8 * 29 * 10);
+  EXPECT_EQ(plan.depth, 15 * 64) << "two stages of 32 channels for each pixel of the filters";
+  ASSERT_EQ(plan.maps.size(), 4U) << "images, filters, the result, and r";
+  EXPECT_EQ(plan.maps[0].rank, 4);
+  EXPECT_EQ(plan.maps[0].strides, (std::array<std::int64_t, 3>{80, 90 * 80, 57 * 90 * 80}));
+  EXPECT_EQ(plan.maps[1].extents, (std::array<std::int64_t, 4>{40, 128, 15, 1}));
+  EXPECT_EQ(plan.maps[1].strides[0], 15 * 80) << "from filter to filter";
+  EXPECT_EQ(plan.maps[1].strides[1], 80) << "from pixel to pixel";
+  EXPECT_EQ(plan.maps[2].extents, (std::array<std::int64_t, 4>{128, 8 * 29 * 10, 1, 1}));
+  EXPECT_EQ(plan.maps[3].strides[0], 128 * 4) << "of f32";
+  const std::string text = to_text(plan, {12e-6, 34e-6}, std::get<Inside>(planned).chain(), Machine(80));
+  EXPECT_NE(text.find("stride 2 x 9, padding 1 x 1"), text.npos) << text;
+  EXPECT_NE(text.find("pixels of the result in their order"), text.npos) << text;
+}
+
+TEST(GemmConvolutions, OfWarpsLeaveRegistersToWindows) {
+  const auto rows = [](const std::string& chain, DType type, const std::vector<TensorView>& operands = {}) {
+    const auto planned = Convolved{.images = {32, 256, 56, 56},
+                                   .filters = {256, 256, 3, 3},
+                                   .chain = chain,
+                                   .operands = operands,
+                                   .architecture = 89,
+                                   .type = type}
+                             .plan();
+    return std::get<Inside>(planned).plan.gemm_class.tile_rows();
+  };
+  EXPECT_EQ(rows("relu(conv2d(x, w, padding=1))", kBf16), 128);
+  EXPECT_EQ(rows("relu(conv2d(x, w, padding=1)) * conv2d(x, v, padding=1)", kBf16,
+                 {Convolved::nhwc(kBf16, {256, 256, 3, 3})}),
+            64)
+      << "two of them";
+  EXPECT_EQ(rows("relu(conv2d(x, w, padding=1))", DType::f8e4m3), 64) << "sums are taken out";
 }
 
 TEST(GemmConvolutions, HostNormsOfChannels) {
@@ -449,7 +495,12 @@ TEST(GemmConvolutions, RefusalsNameWhatDoesNotFit) {
   const auto says = [](const Convolved& of, const std::string& words) {
     EXPECT_NE(of.refusal().find(words), std::string::npos) << of.refusal();
   };
-  says({.architecture = 80}, "a convolution that hosts a chain needs the tensor cores of sm_90; this is sm_80");
+  says({.architecture = 75}, "needs the tensor cores of sm_80 to sm_90, or of sm_120; this is sm_75");
+  says({.architecture = 80, .type = DType::f8e4m3}, "which tensor cores multiply from sm_89 on; this is sm_80");
+  says({.architecture = 80, .type = DType::f32}, "the convolution has factors of f32 and f32");
+  says({.images = {8, 3, 56, 56}, .filters = {64, 3, 3, 3}, .architecture = 80}, "'images' has 3 channels");
+  says({.images = {3000, 64, 400, 400}, .filters = {64, 64, 1, 1}, .chain = "conv2d(x, w)", .architecture = 80},
+       "the images reach over 61.5 GB; a convolution that hosts a chain reads 34 GB at most on sm_80");
   says({.type = DType::f32}, "the convolution has factors of f32 and f32");
   says({.images = {8, 3, 56, 56}, .filters = {64, 3, 3, 3}}, "'images' has 3 channels");
   says({.images = {8, 64, 90, 90}, .chain = "conv2d(x, w, stride=9)"}, "every 8th pixel at most");
@@ -459,6 +510,11 @@ TEST(GemmConvolutions, RefusalsNameWhatDoesNotFit) {
        "operand 'c' has one value for all rows of the convolution's result");
   says({.chain = "softmax(conv2d(x, w, padding=1), 1)"}, "reductions");
   says({.chain = "permute(conv2d(x, w, padding=1), (0, 2, 3, 1))"}, "");
+  says({.chain = "softmax(conv2d(x, w, padding=1), 1)", .architecture = 80}, "reductions");
+  TensorView gaps = Convolved::nhwc(kBf16, {8, 128, 56, 56});
+  gaps.strides[0] *= 2;
+  says({.chain = "conv2d(x, w, padding=1) + r", .operands = {gaps}, .architecture = 80},
+       "'r' has, channels last, the strides [802816, 7168, 128, 1]: its pixels do not lie in one line");
   const Convolved row_major;
   const auto planned = row_major.plan({dense(kBf16, row_major.images), dense(kBf16, row_major.filters)});
   EXPECT_NE(std::get<std::string>(planned).find("'images' has 64 channels and, channels last, strides"),

@@ -208,6 +208,13 @@ class ConvolutionProblem {
   }
   /// The same of a launch on that engine's device.
   std::optional<std::string> judge_on(Engine& engine, double rounding) {
+    return judge_on(engine, rounding, [&](const OutputView& out, const std::vector<TensorView>& inputs) {
+      engine.launch(tail_, nullptr, out, inputs);
+    });
+  }
+  /// The same of what `launch` does with the result and the inputs in the device's memory.
+  template <class Launch>
+  std::optional<std::string> judge_on(Engine& engine, double rounding, const Launch& launch) {
     std::vector<Array> arrays;
     const auto placed = [&](const TensorView& view, std::size_t bytes) {
       arrays.push_back(engine.array(DType::u8, {static_cast<std::int64_t>(bytes)}, view.data));
@@ -217,7 +224,7 @@ class ConvolutionProblem {
     for (const std::string& name : tail_.inputs())
       placed_inputs.push_back(placed(view_of(name), tensor_of(name).memory.size()));
     const OutputView out = placed(output(), out_.memory.size());
-    engine.launch(tail_, nullptr, out, placed_inputs);
+    launch(out, placed_inputs);
     arrays.back().download(static_cast<void*>(out_.memory.data()));
     return judge(rounding);
   }

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "codegen/chain.hpp"
+#include "codegen/params.hpp"
 
 namespace epifuse::codegen {
 
@@ -52,9 +53,29 @@ std::unique_ptr<const Family> family_of(const plan::GemmClass& made) {
   return std::visit([&](const auto& tile) { return family_of(made, tile); }, made.tile);
 }
 
+namespace {
+
+// Of a convolution whose rows are pixels in their order.
+void add_windows(std::vector<std::int64_t>& numbers, const plan::Convolution& of) {
+  const auto& [stride, padding, dilation] = of.windows;
+  numbers.insert(numbers.end(),
+                 {of.channels, of.filter_width * dilation[1], of.input_height, of.input_width, of.height, of.width});
+  for (const std::int64_t extent : {of.height, of.width}) {
+    const auto [multiplier, shift] = divisor32(extent);
+    numbers.insert(numbers.end(), {multiplier, shift});
+  }
+  numbers.insert(numbers.end(), {stride[1], stride[0], padding[1], padding[0], dilation[1], dilation[0]});
+}
+
+}  // namespace
+
 std::vector<std::int64_t> numbers_of(const plan::GemmPlan& plan) {
-  if (plan.gemm_class.warp_tile() != nullptr)
-    return {plan.rows, plan.columns, plan.depth, plan.cluster_rows, plan.tile_columns, plan.band};
+  if (plan.gemm_class.warp_tile() != nullptr) {
+    std::vector<std::int64_t> numbers = {plan.rows,         plan.columns,      plan.depth,
+                                         plan.cluster_rows, plan.tile_columns, plan.band};
+    if (plan.convolution) add_windows(numbers, *plan.convolution);
+    return numbers;
+  }
   const int depth = plan.gemm_class.depth();
   std::vector<std::int64_t> numbers = {plan.rows,         plan.columns,      (plan.depth + depth - 1) / depth,
                                        plan.cluster_rows, plan.tile_columns, plan.tiles,
@@ -64,8 +85,8 @@ std::vector<std::int64_t> numbers_of(const plan::GemmPlan& plan) {
     const auto& [stride, padding, dilation] = of.windows;
     const auto shift = [](int extent) { return std::countr_zero(static_cast<unsigned>(extent)); };
     numbers.insert(numbers.end(),
-                   {of.channels, of.filter_width, of.patches_across(), of.patches_down(), shift(of.patch.width),
-                    shift(of.patch.height), stride[1], stride[0], padding[1], padding[0], dilation[1], dilation[0]});
+                   {of.channels, of.filter_width, of.patches_across(), of.patches_down(), shift(of.patch->width),
+                    shift(of.patch->height), stride[1], stride[0], padding[1], padding[0], dilation[1], dilation[0]});
   }
   return numbers;
 }

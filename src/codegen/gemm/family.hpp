@@ -31,6 +31,8 @@ class Family {
   /// The type of a tensor in Params, and its definition.
   virtual std::string_view tensor_name() const = 0;
   virtual std::string tensor() const = 0;
+  /// Members of Params: the factors and the result.
+  virtual std::string factors() const { return fmt::format("  {} left, right[kProducts], result;\n", tensor_name()); }
   /// Members of Params in which numbers_of() goes.
   virtual std::string_view numbers() const = 0;
   /// Where a slot has operands, and how they come there.

@@ -81,9 +81,8 @@ class GemmEmitter {
         "// A vector of the chain: strides in elements.\nstruct Vector {\n  const void* data;\n"
         "  long long batch_stride, stride;\n};\n\n" +
         partials() + scales_type() + family_->tensor() + "// The kernel's parameter.\nstruct Params {\n";
-    const std::string_view tensor = family_->tensor_name();
-    out += fmt::format("  {} left, right[kProducts], result;\n", tensor);
-    if (count(GemmRole::tile) > 0) out += fmt::format("  {} inputs[kTileInputs];\n", tensor);
+    out += family_->factors();
+    if (count(GemmRole::tile) > 0) out += fmt::format("  {} inputs[kTileInputs];\n", family_->tensor_name());
     if (count(GemmRole::row) > 0) out += "  Vector row_vectors[kRowVectors];\n";
     if (count(GemmRole::column) > 0) out += "  Vector column_vectors[kColumnVectors];\n";
     if (has_partials()) out += "  Partials partials[kPartials];\n";

@@ -24,21 +24,42 @@ class Warps : public Family {
     add_operands(out);
     add(out, "bool", "kPromotes", made_.promotes(), "sums of each instruction are added in f32");
     add_layout(out);
+    out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
     return out + "\n";
   }
 
   std::vector<std::string_view> instructions() const override {
-    return {"warp_layout", "copies", "matrices", "fragments"};
+    std::vector<std::string_view> all = {"warp_layout", "copies", "matrices", "fragments"};
+    if (made_.has_windows) all.emplace_back("divisor32");
+    return all;
   }
   std::string_view boxes() const override { return "rows_of_boxes"; }
   std::string_view skeleton() const override { return "warp_gemm"; }
 
   std::string_view tensor_name() const override { return "Matrix"; }
   std::string tensor() const override {
-    return "// A matrix, or a batch of them: strides in bytes, of rows, or of columns where these are contiguous.\n"
-           "struct Matrix {\n  const void* data;\n  long long stride, batch_stride;\n};\n\n";
+    std::string out =
+        "// A matrix, or a batch of them: strides in bytes, of rows, or of columns where these are contiguous.\n"
+        "struct Matrix {\n  const void* data;\n  long long stride, batch_stride;\n};\n\n";
+    if (made_.has_windows)
+      out +=
+          "// Images whose channels are contiguous: strides in bytes.\n"
+          "struct Images {\n  const void* data;\n  long long pixel_stride, row_stride, image_stride;\n};\n\n";
+    return out;
+  }
+  std::string factors() const override {
+    if (!made_.has_windows) return Family::factors();
+    return "  Images left;\n  Matrix right[kProducts], result;  // of filters a batch has one pixel of each\n";
   }
   std::string_view numbers() const override {
+    if (made_.has_windows)
+      return "  int m, n, k;  // pixels and channels of the result, and the depth\n  int tile_rows, tile_columns;\n"
+             "  int band;  // rows of tiles\n"
+             "  int channels;  // of the images\n  int filter_reach;  // across, in pixels of the images\n"
+             "  int input_height, input_width;  // of an image, in pixels\n"
+             "  int height, width;  // of an image of the result, in pixels\n"
+             "  Divisor by_height, by_width;\n"
+             "  int stride_x, stride_y, padding_x, padding_y, dilation_x, dilation_y;\n";
     return "  int m, n, k;  // of the result, and the depth\n  int tile_rows, tile_columns;  // of a batch\n"
            "  int band;  // rows of tiles\n";
   }

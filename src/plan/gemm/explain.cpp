@@ -33,10 +33,15 @@ std::string convolution_text(const GemmPlan& plan) {
       windows.padding[1], windows.dilation[0], windows.dilation[1]);
 }
 
-std::string patch_text(const Convolution& of) {
-  const auto rows = static_cast<double>(of.patches() * of.patch.pixels());
+std::string rows_text(const GemmPlan& plan) {
+  const Convolution& of = *plan.convolution;
+  if (!of.patch)
+    return fmt::format(
+        "rows of a tile   {} pixels of the result in their order: along its width, its height, its images\n",
+        plan.gemm_class.tile_rows());
+  const auto rows = static_cast<double>(of.patches() * of.patch->pixels());
   return fmt::format("rows of a tile   {} x {} pixels of {} image{}; {:.1f} % of all beyond the result's edges\n",
-                     of.patch.height, of.patch.width, of.patch.images, of.patch.images == 1 ? "" : "s",
+                     of.patch->height, of.patch->width, of.patch->images, of.patch->images == 1 ? "" : "s",
                      100 * (1 - static_cast<double>(of.pixels()) / rows));
 }
 
@@ -91,7 +96,7 @@ std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::P
   std::string out = fmt::format("{}{}, sums in {}{}\n", plan.convolution ? convolution_text(plan) : product_text(plan),
                                 another, to_string(made.sums()),
                                 made.promotes() ? fmt::format(", of {} numbers at a time", made.promoted_depth()) : "");
-  if (plan.convolution) out += patch_text(*plan.convolution);
+  if (plan.convolution) out += rows_text(plan);
   out += fmt::format("tile             {}; {} stages, {} slots{}\n", made.tile_name(), made.stages(), made.slots,
                      cluster_text(made));
   out += grid_text(plan, machine);

@@ -7,7 +7,7 @@
 
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
-#include "plan/bind/products.hpp"
+#include "plan/gemm/maps.hpp"
 #include "plan/gemm/tiles.hpp"
 #include "plan/gemm/time.hpp"
 #include "plan/planning.hpp"
@@ -17,8 +17,6 @@ namespace {
 
 using base::fail;
 using enum ErrorCode;
-
-constexpr std::int64_t kMapUnit = 16;  // bytes: addresses and strides of what is copied are multiples
 
 // What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers
 // that f32 does not hold, are none.
@@ -41,91 +39,6 @@ Sides sides_of(const char* what, const TensorView& factor) {
     fail(invalid_argument, "the {} factor has shape {}; a matrix, or a batch of them, was expected", what,
          to_string(factor.shape));
   return {rank == 3 ? factor.shape[0] : 1, factor.shape[rank - 2], factor.shape[rank - 1]};
-}
-
-// Three dimensions, the innermost first. `transposed`: it is the last but one.
-GemmMap map_of(std::string_view name, const TensorView& tensor, bool transposed, std::array<int, 4> box, int swizzle) {
-  const int rank = tensor.shape.size();
-  const int inner = transposed ? rank - 2 : rank - 1;
-  const int outer = transposed ? rank - 1 : rank - 2;
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const std::int64_t batches = rank == 3 ? tensor.shape[0] : 1;
-  const std::int64_t row = tensor.strides[outer] * size;
-  const std::int64_t batch = batches > 1 ? tensor.strides[0] * size : row;
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  if (tensor.strides[inner] != 1 && tensor.shape[inner] > 1)
-    fail(unsupported,
-         "'{}' has strides {}; the kernel copies tiles whose rows are contiguous. Make it contiguous, or run the "
-         "product "
-         "and the chain apart",
-         name, to_string(tensor.strides));
-  if (address % kMapUnit != 0 || row % kMapUnit != 0 || batch % kMapUnit != 0 || row <= 0 || batch <= 0)
-    fail(unsupported,
-         "'{}' has strides {} at an address whose remainder is {}; the kernel copies tiles whose rows are multiples of "
-         "{} "
-         "bytes apart and begin at such an address. Run the product and the chain apart",
-         name, to_string(tensor.strides), address % kMapUnit, kMapUnit);
-  return {tensor.data,  tensor.dtype, {tensor.shape[inner], tensor.shape[outer], batches, 1},
-          {row, batch}, box,          swizzle};
-}
-
-// Bytes from one element of dimension `d` to the next; of one element any that a map may have, which is at least
-// `least`.
-std::int64_t map_stride(const TensorView& tensor, int d, std::int64_t least) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  return tensor.shape[d] > 1 ? tensor.strides[d] * size : divide_up(least, kMapUnit) * kMapUnit;
-}
-
-// What has channels innermost, and pixels that begin where copies may.
-void check_pixels(std::string_view name, const TensorView& tensor, const GemmMap& map) {
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  const bool has_channels = tensor.strides[3] == 1 || tensor.shape[3] == 1;
-  const bool is_apart = std::ranges::all_of(std::span(map.strides).first(static_cast<std::size_t>(map.rank - 1)),
-                                            [](std::int64_t it) { return it > 0 && it % kMapUnit == 0; });
-  if (has_channels && is_apart && address % kMapUnit == 0) return;
-  fail(unsupported,
-       "'{}' has {} channels and, channels last, strides {} at an address whose remainder is {}; the kernel copies "
-       "pixels whose channels are contiguous and which begin at multiples of {} bytes",
-       name, tensor.shape[3], to_string(tensor.strides), address % kMapUnit, kMapUnit);
-}
-
-// Of [N, H, W, C]: so many channels of the pixels of a patch.
-GemmMap map_of_pixels(std::string_view name, const TensorView& tensor, int channels, const Patch& patch) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  GemmMap map{tensor.data,
-              tensor.dtype,
-              {tensor.shape[3], tensor.shape[2], tensor.shape[1], tensor.shape[0]},
-              {},
-              {channels, patch.width, patch.height, patch.images},
-              channels * static_cast<int>(size),
-              4};
-  std::int64_t least = tensor.shape[3] * size;
-  for (std::size_t i = 0; i < map.strides.size(); ++i) {
-    map.strides[i] = map_stride(tensor, 2 - static_cast<int>(i), least);
-    least = map.strides[i] * map.extents[i + 1];
-  }
-  check_pixels(name, tensor, map);
-  return map;
-}
-
-// Of [K, R, S, C]: so many channels of one pixel of so many filters.
-GemmMap map_of_filters(const TensorView& tensor, int channels, int filters) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const auto pixel = merged_stride(tensor.shape, tensor.strides, 1, 3);
-  if (!pixel)
-    fail(unsupported, "the filters have, channels last, the strides {}: their pixels do not lie in one line",
-         to_string(tensor.strides));
-  const std::int64_t pixels = tensor.shape[1] * tensor.shape[2];
-  const std::int64_t channel_bytes = tensor.shape[3] * size;
-  const std::int64_t step = pixels > 1 ? *pixel * size : divide_up(channel_bytes, kMapUnit) * kMapUnit;
-  GemmMap map{tensor.data,
-              tensor.dtype,
-              {tensor.shape[3], pixels, tensor.shape[0], 1},
-              {step, map_stride(tensor, 0, step * pixels)},
-              {channels, 1, filters, 1},
-              channels * static_cast<int>(size)};
-  check_pixels("filters", tensor, map);
-  return map;
 }
 
 bool is_contiguous_along_rows(const TensorView& factor) {
@@ -345,9 +258,6 @@ class GemmPlanner {
 
   // Of a convolution: all lies as plan_convolution() says.
   void measure(const ir::Windows2d& windows) {
-    if (machine_.tensor_cores != TensorCores::warp_groups)
-      fail(unsupported, "a convolution that hosts a chain needs the tensor cores of sm_90; this is sm_{}",
-           machine_.architecture);
     const TensorView& filters = right_[0];
     for (const TensorView& factor : {left_, filters}) {
       if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype)
@@ -358,19 +268,23 @@ class GemmPlanner {
              to_string(left_.dtype), to_string(filters.dtype));
     }
     Convolution made{windows,        output_.shape[0], output_.shape[1], output_.shape[2], left_.shape[1],
-                     left_.shape[2], left_.shape[3],   filters.shape[1], filters.shape[2], {}};
-    const std::int64_t stage = WarpGroupTile::kDepthBytes / static_cast<int>(size_of(left_.dtype));
+                     left_.shape[2], left_.shape[3],   filters.shape[1], filters.shape[2], std::nullopt};
+    const bool has_warp_groups = machine_.tensor_cores == TensorCores::warp_groups;
+    const int stage_bytes = has_warp_groups ? WarpGroupTile::kDepthBytes : WarpTile::kDepthBytes;
+    const std::int64_t stage = stage_bytes / static_cast<int>(size_of(left_.dtype));
     columns_ = filters.shape[0];
     depth_ = made.filter_height * made.filter_width * divide_up(made.channels, stage) * stage;
     if (made.pixels() * columns_ * depth_ == 0) fail(unsupported, "the convolution has no elements to compute");
-    const auto patch = choose_patch(made);
-    if (!patch)
-      fail(unsupported,
-           "the convolution has strides of {} and {}; one that hosts a chain takes every 8th pixel at most",
-           windows.stride[0], windows.stride[1]);
-    made.patch = *patch;
     batches_ = 1;
-    rows_ = made.patches() * kPatchPixels;
+    rows_ = made.pixels();
+    if (has_warp_groups) {
+      made.patch = choose_patch(made);
+      if (!made.patch)
+        fail(unsupported,
+             "the convolution has strides of {} and {}; one that hosts a chain on sm_90 takes every 8th pixel at most",
+             windows.stride[0], windows.stride[1]);
+      rows_ = made.patches() * kPatchPixels;
+    }
     if (std::max({rows_, columns_, depth_, made.input_height, made.input_width, made.images}) > (1 << 30))
       fail(unsupported, "the convolution has an extent above 2^30");
     convolution_ = made;
@@ -490,7 +404,8 @@ class GemmPlanner {
 
   void make_image_maps(GemmPlan& plan) const {
     const GemmClass& made = plan.gemm_class;
-    const Patch& patch = convolution_->patch;
+    if (made.warp_tile() != nullptr) return make_pixel_maps(plan);
+    const Patch& patch = *convolution_->patch;
     const auto& [stride_y, stride_x] = convolution_->windows.stride;
     plan.maps.push_back(map_of_pixels("images", left_, made.depth(), patch));
     plan.maps.back().steps = {1, stride_x, stride_y, 1};
@@ -501,6 +416,33 @@ class GemmPlanner {
       if (made.operands[i].role == GemmRole::tile)
         plan.maps.push_back(map_of_pixels(program_.inputs()[i], inputs_[i], made.subtile_columns(), patch.halved()));
     }
+  }
+
+  // Where rows are pixels in their order, a channels-last result is a matrix, and so are operands of its size.
+  void make_pixel_maps(GemmPlan& plan) const {
+    const GemmClass& made = plan.gemm_class;
+    plan.maps.push_back(map_of_images("images", left_));
+    check_reach(plan.maps.back());
+    for (const TensorView& right : right_) plan.maps.push_back(map_of_filter_matrices(right));
+    plan.maps.push_back(map_of_subtiles("result", rows_of_pixels("result", output_), made));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const std::string& name = program_.inputs()[i];
+      if (made.operands[i].role == GemmRole::tile)
+        plan.maps.push_back(map_of_subtiles(name, rows_of_pixels(name, inputs_[i]), made));
+    }
+  }
+
+  // Threads keep where windows begin in 32 bits, in units of 16 bytes.
+  void check_reach(const GemmMap& images) const {
+    constexpr std::int64_t kMost = std::int64_t{16} << 31;
+    const auto& [pad_y, pad_x] = convolution_->windows.padding;
+    const std::int64_t reach = images.extents[3] * images.strides[2] + (images.extents[2] + pad_y) * images.strides[1] +
+                               (images.extents[1] + pad_x) * images.strides[0];
+    if (reach < kMost) return;
+    fail(unsupported,
+         "the images reach over {:.3g} GB; a convolution that hosts a chain reads 34 GB at most on sm_{}. Launch fewer "
+         "images at a time",
+         static_cast<double>(reach) * 1e-9, machine_.architecture);
   }
 
   static GemmMap map_of_subtiles(std::string_view name, const TensorView& tensor, const GemmClass& made) {

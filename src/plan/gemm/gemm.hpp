@@ -262,7 +262,7 @@ struct GemmPlan {
   std::int64_t cluster_rows, tile_columns, tiles;  ///< tiles of clusters, in all
   int band;                                        ///< rows of clusters that are worked on column by column
   int blocks;                                      ///< of the grid
-  std::optional<Convolution> convolution;          ///< then rows are those of its patches
+  std::optional<Convolution> convolution;          ///< then rows are pixels, of warp groups those of patches
   std::vector<GemmMap> maps;  ///< left, right of each product, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
   std::shared_ptr<const GemmGroups> groups;

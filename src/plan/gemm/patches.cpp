@@ -36,11 +36,12 @@ std::optional<Patch> choose_patch(const Convolution& convolution) {
   for (int width = kPatchPixels; width >= 1; width /= 2) {
     for (int height = 1; width * height <= kPatchPixels; height *= 2) {
       Convolution made = convolution;
-      made.patch = {width, height, kPatchPixels / width / height};
-      if (!is_possible(made.patch, convolution.windows)) continue;
-      const std::pair cost(made.patches(), pixels_read(made.patch, convolution));
+      const Patch patch = {width, height, kPatchPixels / width / height};
+      if (!is_possible(patch, convolution.windows)) continue;
+      made.patch = patch;
+      const std::pair cost(made.patches(), pixels_read(patch, convolution));
       if (best && cost >= least) continue;
-      best = made.patch;
+      best = patch;
       least = cost;
     }
   }

@@ -1,6 +1,7 @@
-// How the result of a convolution is cut into tiles of a product. A row of the product is a pixel of the result, and
-// the rows of a tile are a patch: pixels beside and below each other, perhaps of several images. Whatever windows these
-// pixels have, one pixel of the filters meets them all in one box of the images.
+// How the result of a convolution is cut into tiles of a product. A row of the product is a pixel of the result. Of
+// warp groups, the rows of a tile are a patch: pixels beside and below each other, perhaps of several images. Whatever
+// windows these pixels have, one pixel of the filters meets them all in one box of the images. Where warps multiply,
+// rows are pixels in their order.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ struct Convolution {
   std::int64_t images, height, width;                ///< of the result
   std::int64_t input_height, input_width, channels;  ///< of the images
   std::int64_t filter_height, filter_width;
-  Patch patch;
+  std::optional<Patch> patch;  ///< of warp groups
 
-  /// Of the result, the last ones perhaps beyond its edge.
-  std::int64_t patches_across() const { return (width + patch.width - 1) / patch.width; }
-  std::int64_t patches_down() const { return (height + patch.height - 1) / patch.height; }
+  /// Patches of the result, the last ones perhaps beyond its edge.
+  std::int64_t patches_across() const { return (width + patch->width - 1) / patch->width; }
+  std::int64_t patches_down() const { return (height + patch->height - 1) / patch->height; }
   std::int64_t patches() const {
-    return patches_across() * patches_down() * ((images + patch.images - 1) / patch.images);
+    return patches_across() * patches_down() * ((images + patch->images - 1) / patch->images);
   }
   std::int64_t pixels() const { return images * height * width; }
 };
