@@ -1,5 +1,5 @@
-// Operands and results of elements that take turns in memory: what moves the run of a vector, and what takes it apart or
-// puts it together in registers. templates/reduction/packet.cuh has the functions.
+// Operands and results of elements that take turns in memory: what moves the run of a vector, and what takes it apart
+// or puts it together in registers. For elements.cpp and passes.cpp; templates/reduction/packet.cuh has the functions.
 #include <algorithm>
 
 #include <spdlog/fmt/fmt.h>

@@ -94,8 +94,8 @@ bool generates_or_reduces(const ir::Program& program, const std::vector<bool>& r
 }
 
 // Of a chain without reductions that repeats elements in its results, as the gradient of a mean pool: whether it writes
-// a value to each place that repeats it. Then it is computed once, and slices that take turns are written in runs. Where
-// they are not, of types of one byte and of odd numbers of elements, each place reads what it repeats.
+// a value to each place that repeats it. Then it is computed once, and slices that take turns are written in runs.
+// Types of one byte and odd numbers of elements have no runs: there each place reads what it repeats.
 bool writes_repeats(const ir::Program& program, std::span<const TensorView> inputs, const std::vector<bool>& reduces,
                     const std::vector<Slices>& slices) {
   constexpr std::size_t kMostPlaces = 16;
