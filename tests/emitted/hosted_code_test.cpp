@@ -22,7 +22,7 @@ struct Types {
   DType factor, tensor;
 };
 
-// Operands by their names: w and v are right factors, b varies along columns, c along rows, r along both.
+// Operands by their names: w and v are right factors, b varies along columns, c along rows, r and s along both.
 struct Reducing {
   const char* chain;
   std::vector<Types> types;
@@ -36,6 +36,18 @@ const std::vector<Reducing>& reducing() {
        {f32}},
       {"y = gelu(linear(x, w, b)) + r; return y, sum(y, axis=0)", {{bf16, bf16}, {f8e4m3, bf16}}, {f32}},
       {"y = linear(x, w, b) * c; return y, amax(abs(y))", {{bf16, f8e4m3}}, {f32}},
+      {"y = gelu(linear(x, w, b)) * c + r; return y, sum(y, axis=-1), amax(abs(y), axis=-1), sum(y, axis=0), "
+       "amax(abs(y), axis=0)",
+       {{bf16, bf16}, {f8e4m3, f16}},
+       {f32, f32, f32, f32}},
+      {"y = silu(linear(x, w) * c + b); return y, amax(abs(y), axis=-1), sum(y, axis=0), sum(y, axis=-1), amin(y, "
+       "axis=0)",
+       {{f16, bf16}, {f8e4m3, bf16}},
+       {f32, f32, f32, f32}},
+      {"y = gelu(linear(x, w, b) * s) * sigmoid(r) + c; return y, sum(square(y), axis=-1), amax(abs(y), axis=0)",
+       {{bf16, f16}},
+       {f32, f32}},
+      {"q, s = quantize(relu(linear(x, w) * c + b) + r, f8e4m3, 32); return q, s", {{f8e4m3, f8e4m3}}, {f32}},
       {"q, s = quantize(gelu(linear(x, w, b)), f8e4m3, 32); return q, s", {{bf16, f8e4m3}, {f8e4m3, f8e4m3}}, {f32}},
       {"q, s = quantize(gelu(linear(x, w, b)) + r, f8e4m3, 64); return q, s", {{bf16, f8e4m3}}, {f32}},
       {"q, s = quantize(linear(x, w) * c * b, i8, 128); return q, s", {{i8, i8}}, {f32}},
