@@ -438,8 +438,7 @@ class GemmPlanner {
     if (!chosen && host_.groups != nullptr)
       fail(unsupported,
            "the chain reduces groups of {} columns of {}; sm_{} has no tile with whole ones that fits its shared "
-           "memory. "
-           "Run the product and the chain apart",
+           "memory. Run the product and the chain apart",
            host_.groups->columns, products_.size() == 1 ? "a product" : "two products", machine_.architecture);
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
