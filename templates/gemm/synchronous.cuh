@@ -28,6 +28,13 @@ __device__ __forceinline__ void wait_copies() {
 #endif
 //@end
 
+//@section pairs_of_warps
+#if defined(__CUDACC__)
+// The two warps that stand beside each other meet at a hardware barrier of their own; 0 is __syncthreads'.
+__device__ __forceinline__ void meet_beside(int warp_row) { asm volatile("bar.sync %0, 64;" ::"r"(warp_row + 1) : "memory"); }
+#endif
+//@end
+
 //@section fragments
 #if defined(__CUDACC__)
 // As load_matrices(), but of each matrix a lane holds the numbers 2 * (l % 4) and the next of column l / 4.

@@ -4,13 +4,17 @@
 // one left factor share a tile: each has half of its columns, and a thread that has an element of the one has that of the other.
 //
 // Codegen writes in front of this: the constants, Params, `multiply` (one mma.sync), `copy_input`, `load_input`, `store_result` and `store_rows_of_result` (what has the
-// result's size), `row_vector` and `column_vector` (what has one value per column or row of the result), and `host_chain`.
+// result's size), `row_vector` and `column_vector` (what has one value per column or row of the result), `host_chain`, and where the chain has reductions `combined` and
+// `neutral`.
 //
 // A warp meets its quarter 16 rows at a time. Full operands and the result pass through shared memory, where the factors were, so that accesses to memory have
 // 16 bytes and neighbours have neighbouring ones. These places are the warp's own: no block-wide barrier stands between a chain and its stores.
 //
 // The left factor of a convolution is the images (kWindows). A row is a pixel of the result, in the order of a matrix, so that results and operands are matrices. Only the copies
 // of the factors differ: a thread knows where the windows of its rows begin, and steps through the filters' pixels.
+//
+// Reductions leave partial results: of a row, over the columns of a warp; of a column, over its rows. Chains of their own combine these. Groups of columns are reduced
+// where they are: by four lanes that have a row of one, or by eight of two warps that meet for it.
 //
 // Sums of 8-bit floating-point factors keep few bits while tensor cores add to what is there. So each instruction begins at zero, and its sums are added in f32
 // (kPromotes).
@@ -31,73 +35,18 @@ constexpr int kLeftBytes = kTileM * kDepthBytes;
 constexpr int kStageBytes = kLeftBytes + kTileN * kDepthBytes;
 constexpr int kRowVectorsAt = kStages * kStageBytes;
 constexpr int kColumnVectorsAt = kRowVectorsAt + kRowVectors * kResultN * 4;
+//@if kColumnPartials > 0 || kGroupColumns > kSubtileColumns
+constexpr int kReducedAt = kColumnVectorsAt + kColumnVectors * kTileM * 4;  // what each warp reduced its columns to
+//@if kColumnPartials > 0
+constexpr int kReducedBytes = kColumnPartials * kSubtileColumns * 4;  // of a warp
+//@else
+constexpr int kReducedBytes = 2 * kPartials * 16 * 4;  // of a warp, in rows of two blocks: one is read while the next is written
+//@endif
+constexpr int kSharedBytes = kReducedAt + 4 * kReducedBytes;
+//@else
 constexpr int kSharedBytes = kColumnVectorsAt + kColumnVectors * kTileM * 4;
+//@endif
 static_assert(kSlots * kSlotBytes <= kRowVectorsAt, "slots fit where the stages were");
-//@end
-
-//@section rows_of_boxes : boxes, copies, fragments
-// Pairs of 16-bit numbers, as store_halves() has them, without the instruction of sm_90.
-__device__ __forceinline__ void store_pairs_of_halves(const float (&values)[8], unsigned box, int column) {
-#pragma unroll
-  for (int pair = 0; pair < 4; ++pair) {
-    store_word(box + place_of_pair<2>(pair, column), pack(values[2 * pair], values[2 * pair + 1]));
-  }
-}
-
-// How many of 16 bytes lie in a row of numbers that ends `left` numbers further.
-__device__ __forceinline__ int bytes_inside(int left, int bytes) {
-  const int inside = left * bytes;
-  return inside < 0 ? 0 : inside < 16 ? inside : 16;
-}
-
-// Visits the 16 bytes that this lane moves of its warp's 16 rows of a sub-tile: with row, column, and how many of them are of the tensor, of which `rows` and `columns` are left.
-template <int kBytes, class Visit>
-__device__ __forceinline__ void visit_rows(int rows, int columns, const Visit& visit) {
-  constexpr int kChunks = kSubtileColumns * kBytes / 16;  // of a row
-#pragma unroll
-  for (int first = 0; first < 16 * kChunks; first += 32) {
-    const int at = first + static_cast<int>(threadIdx.x % 32);
-    const int row = at / kChunks;
-    const int column = at % kChunks * (16 / kBytes);
-    if (at < 16 * kChunks) visit(row, column, row < rows ? bytes_inside(columns - column, kBytes) : 0);
-  }
-}
-
-// A warp's 16 rows of an operand, that begin at `source`, into a sub-tile.
-template <int kBytes>
-__device__ __forceinline__ void copy_rows(unsigned box, const char* source, long long stride, int rows, int columns) {
-  visit_rows<kBytes>(rows, columns, [&](int row, int column, int bytes) {
-    const int own = threadIdx.x / 32 * 16;
-    copy_chunk(box + place_in_box<kBytes>(own + row, column), source + row * stride + column * kBytes, bytes);
-  });
-}
-
-// And of the result, from its sub-tile to memory.
-template <int kBytes>
-__device__ __forceinline__ void store_rows(unsigned box, char* target, long long stride, int rows, int columns) {
-  visit_rows<kBytes>(rows, columns, [&](int row, int column, int bytes) {
-    const int own = threadIdx.x / 32 * 16;
-    unsigned words[4];
-    load_chunk(words, box + place_in_box<kBytes>(own + row, column));
-    char* const to = target + row * stride + column * kBytes;
-    if (bytes == 16) {
-      store_chunk(to, words);
-    } else {
-#pragma unroll
-      for (int at = 0; at < 16; at += kBytes) {
-        if (at >= bytes) continue;
-        const unsigned bits = words[at / 4] >> (at % 4 * 8);
-        if constexpr (kBytes == 4) {
-          *reinterpret_cast<unsigned*>(to + at) = bits;
-        } else if constexpr (kBytes == 2) {
-          *reinterpret_cast<unsigned short*>(to + at) = static_cast<unsigned short>(bits);
-        } else {
-          *reinterpret_cast<unsigned char*>(to + at) = static_cast<unsigned char>(bits);
-        }
-      }
-    }
-  });
-}
 //@end
 
 //@section warp_gemm : host_pairs, warp_layout, copies, matrices, fragments, rows_of_boxes
@@ -224,6 +173,12 @@ struct Quarter {
   FilterPixel pixel;
 //@endif
   Sum sums[kBlocks][kWarpN / 8][4];
+//@if kRowPartials > 0
+  float row_partials[kRowPartials][2];  // of rows lane / 4 and lane / 4 + 8 of a block, over the columns so far
+//@endif
+//@if kGroupColumns > 0
+  float group_values[2][kPartials];  // what the group at hand is reduced to, in these rows
+//@endif
 
   __device__ __forceinline__ Quarter(const Params& params, unsigned shared_memory)
       : p(params), shared(shared_memory), tile(tile_of(params, static_cast<int>(blockIdx.x))), lane(threadIdx.x % 32)/*@if kWindows*/, windows(p, tile.row)/*@endif*/ {
@@ -423,6 +378,157 @@ struct Quarter {
   }
 
 //@endif
+//@if kRowPartials > 0
+  __device__ __forceinline__ void begin_rows() {
+#pragma unroll
+    for (int v = 0; v < kRowPartials; ++v) row_partials[v][0] = row_partials[v][1] = neutral(v);
+  }
+
+  // 16 columns; those behind the last one are none of the row.
+  __device__ __forceinline__ void reduce_rows(int first, const float (&reduced)[kPartials][8]) {
+#pragma unroll
+    for (int v = 0; v < kRowPartials; ++v) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int column = tile.column + warp_column * kSubtileColumns + first + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float& partial = row_partials[v][i / 2 % 2];
+        if (column < p.n) partial = combined(v, partial, reduced[v][i]);
+      }
+    }
+  }
+
+  // Four threads have a row's columns of the warp.
+  __device__ __forceinline__ void write_rows(int block) const {
+#pragma unroll
+    for (int v = 0; v < kRowPartials; ++v) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float partial = row_partials[v][half];
+        partial = combined(v, partial, __shfl_xor_sync(0xffffffffu, partial, 1));
+        partial = combined(v, partial, __shfl_xor_sync(0xffffffffu, partial, 2));
+        const int row = tile.row + warp_row * kWarpM + block * 16 + half * 8 + lane / 4;
+        const Partials& all = p.partials[v];
+        if (lane % 4 == 0 && row < p.m)
+          all.data[(tile.column / kSubtileColumns + warp_column) * all.extent + static_cast<long long>(tile.batch) * p.m + row] = partial;
+      }
+    }
+  }
+
+//@endif
+//@if kColumnPartials > 0
+  __device__ __forceinline__ unsigned place_of_reduced(int v, int column) const {
+    return shared + kReducedAt + (warp_row * 2 + warp_column) * kReducedBytes + (v * kSubtileColumns + column) * 4;
+  }
+
+  // 16 columns, over a block's 16 rows; rows behind the last one are none of the column. The same lanes add each block to those before.
+  __device__ __forceinline__ void reduce_columns(int block, int column, const float (&reduced)[kPartials][8]) const {
+    const int row = tile.row + warp_row * kWarpM + block * 16 + lane / 4;
+#pragma unroll
+    for (int v = kRowPartials; v < kPartials; ++v) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int first = i / 2 * 4 + i % 2;  // of the thread's two numbers of the column
+        float partial = row < p.m ? reduced[v][first] : neutral(v);
+        if (row + 8 < p.m) partial = combined(v, partial, reduced[v][first + 2]);
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2) partial = combined(v, partial, __shfl_xor_sync(0xffffffffu, partial, lanes));
+        if (lane < 4) {
+          const unsigned place = place_of_reduced(v - kRowPartials, column + i / 2 * 8 + lane * 2 + i % 2);
+          store_number(place, block == 0 ? partial : combined(v, load_number(place), partial));
+        }
+      }
+    }
+  }
+
+  // The warp's columns, once its lanes have met.
+  __device__ __forceinline__ void write_columns() const {
+    const int row = tile.row + warp_row * kWarpM;
+    if (row >= p.m) return;
+    const long long run = static_cast<long long>(tile.batch) * ((p.m + kWarpM - 1) / kWarpM) + row / kWarpM;
+#pragma unroll
+    for (int v = kRowPartials; v < kPartials; ++v) {
+      const Partials& all = p.partials[v];
+#pragma unroll
+      for (int first = 0; first < kSubtileColumns; first += 32) {
+        const int of_warp = first + lane;
+        const int column = tile.column + warp_column * kSubtileColumns + of_warp;
+        if (of_warp < kSubtileColumns && column < p.n) all.data[run * all.extent + column] = load_number(place_of_reduced(v - kRowPartials, of_warp));
+      }
+    }
+  }
+
+//@endif
+//@if kGroupColumns > 0
+  // The chain's values take the place of the product's sums, and the group is reduced.
+  __device__ __forceinline__ void keep_values(int block, int column, const float (&made)[8], const float (&reduced)[kPartials][8]) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sums[block][column / 8 + i / 4][i % 4] = as_sum(made[i]);
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) group_values[i / 2 % 2][v] = combined(v, group_values[i / 2 % 2][v], reduced[v][i]);
+    }
+  }
+
+//@if kGroupColumns > kSubtileColumns
+  __device__ __forceinline__ unsigned place_of_reduced(int block, int of_column, int v, int row) const {
+    return shared + kReducedAt + (warp_row * 2 + of_column) * kReducedBytes + ((block % 2 * kPartials + v) * 16 + row) * 4;
+  }
+
+  // Two warps have a row's columns: each gives the other what its own are reduced to.
+  __device__ __forceinline__ void join_warps(int block) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) {
+        if (lane % 4 == 0) store_number(place_of_reduced(block, warp_column, v, half * 8 + lane / 4), group_values[half][v]);
+      }
+    }
+    meet_beside(warp_row);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) {
+        const int row = half * 8 + lane / 4;
+        group_values[half][v] = combined(v, load_number(place_of_reduced(block, 0, v, row)), load_number(place_of_reduced(block, 1, v, row)));
+      }
+    }
+  }
+
+//@endif
+  // Four threads have a row's columns of the warp. The first of them is column `first` of it.
+  __device__ __forceinline__ void reduce_group(int block, int first) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) {
+        float& value = group_values[half][v];
+        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 1));
+        value = combined(v, value, __shfl_xor_sync(0xffffffffu, value, 2));
+      }
+    }
+//@if kGroupColumns > kSubtileColumns
+    join_warps(block);
+//@endif
+//@if kScales > 0
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = tile.row + warp_row * kWarpM + block * 16 + half * 8 + lane / 4;
+      const int column = tile.column + warp_column * kSubtileColumns + first;
+      if (lane % 4 == 0 && row < p.m && column < p.n/*@if kGroupColumns > kSubtileColumns*/ && warp_column == 0/*@endif*/)
+        write_group(p, tile.batch, row, column / kGroupColumns, group_values[half]);
+    }
+//@endif
+  }
+
+  // 16 columns of the tensor, of a group that is reduced.
+  __device__ __forceinline__ void write_elements(int block, int column, unsigned slot) {
+    float made[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[block][column / 8 + i / 4][i % 4]), group_values[i / 2 % 2]);
+    store_result(made, slot + kResultAt, column);
+  }
+
+//@endif
   // 16 columns of a block.
   __device__ __forceinline__ void run_chain(int block, int column, unsigned slot) {
     constexpr int kInputs = kTileInputs > 0 ? kTileInputs : 1;
@@ -454,10 +560,42 @@ struct Quarter {
     };
     const auto column_of = [&](int v, int row) { return in_column[v][row]; };
     float made[8];
+//@if kPartials > 0
+    float reduced[kPartials][8];
+    host_pairs(p, product_of, inputs, in_row, column_of, made, reduced);
+//@else
     host_pairs(p, product_of, inputs, in_row, column_of, made);
+//@endif
+//@if kGroupColumns > 0
+    keep_values(block, column, made, reduced);
+//@else
     store_result(made, slot + kResultAt, column);
+//@endif
+//@if kRowPartials > 0
+    reduce_rows(column, reduced);
+//@endif
+//@if kColumnPartials > 0
+    reduce_columns(block, column, reduced);
+//@endif
   }
 
+//@if kGroupColumns > 0
+  // A block's groups of columns one after the other: what a group is reduced to is known when all of its values are.
+  __device__ __forceinline__ void run_groups(int block, unsigned slot) {
+    constexpr int kOfWarp = kGroupColumns < kSubtileColumns ? kGroupColumns : kSubtileColumns;  // columns of a group
+#pragma unroll
+    for (int first = 0; first < kSubtileColumns; first += kOfWarp) {
+#pragma unroll
+      for (int v = 0; v < kPartials; ++v) group_values[0][v] = group_values[1][v] = neutral(v);
+#pragma unroll
+      for (int column = first; column < first + kOfWarp; column += 16) run_chain(block, column, slot);
+      reduce_group(block, first);
+#pragma unroll
+      for (int column = first; column < first + kOfWarp; column += 16) write_elements(block, column, slot);
+    }
+  }
+
+//@endif
   // Slots are free when no stage is read any more: the last step loads fragments, too, of which nothing becomes.
   __device__ __forceinline__ void finish_tile() {
     __syncthreads();
@@ -474,8 +612,18 @@ struct Quarter {
       wait_copies<kSlots - 1>();
       __syncwarp();
 //@endif
+//@if kGroupColumns > 0
+      run_groups(block, slot);
+//@else
+//@if kRowPartials > 0
+      begin_rows();
+//@endif
 #pragma unroll
       for (int column = 0; column < kSubtileColumns; column += 16) run_chain(block, column, slot);
+//@if kRowPartials > 0
+      write_rows(block);
+//@endif
+//@endif
       __syncwarp();
       store_rows_of_result(p, slot + kResultAt, tile.row + warp_row * kWarpM + block * 16, tile.column + warp_column * kSubtileColumns, tile.batch);
       __syncwarp();
@@ -483,6 +631,9 @@ struct Quarter {
       copy_inputs(block + kSlots);
 //@endif
     }
+//@if kColumnPartials > 0
+    write_columns();
+//@endif
   }
 };
 

@@ -1,6 +1,7 @@
-// Chains with reductions that the kernel of a product hosts: the emitted text runs on the CPU by the model of sm_90a,
-// the chains of its partial results on the CPU device, and all results are compared with chains of one result each,
-// which the CPU device computes behind the product.
+// Chains with reductions that the kernel of a product hosts: the emitted text runs on the CPU by the model of sm_90a or
+// of warps that multiply, the chains of its partial results on the CPU device, and all results are compared with chains
+// of one result each, which the CPU device computes behind the product. And what must be found in kernels that were
+// broken on purpose.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,8 +18,8 @@
 namespace epifuse::test {
 namespace {
 
-// An operand by its name: x is the left factor, w and v are right ones, b varies along columns, c along rows, r along
-// both.
+// An operand by its name: x is the left factor, w and v are right ones, u is one with a batch where rows have one, b
+// varies along columns, c along rows, r along both.
 struct HostedChain {
   const char* values;                ///< what the results are made of
   std::vector<const char*> results;  ///< the tensor may stand anywhere
@@ -44,6 +45,10 @@ const std::vector<HostedChain>& hosted_chains() {
        {"flatten(unflatten(y, -1, (-1, 128)) / (m + 1), -2, -1)"},
        {bf16},
        128},
+      {"y = matmul(x, transpose(u, -2, -1)) + r; ",
+       {"y", "mean(abs(y), axis=-1)", "sum(y, axis=ROWS)"},
+       {f16, f32, f32}},
+      {"q, s = quantize(matmul(x, transpose(u, -2, -1)) * c, f8e4m3, 64); ", {"q", "s"}, {f8e4m3, f32}, 64},
   };
   return all;
 }
@@ -76,7 +81,8 @@ Tensor drawn(std::mt19937& random, DType type, const Dims& shape) {
 
 class HostedProblem {
  public:
-  HostedProblem(const HostedChain& chain, const Dims& rows, std::int64_t columns, std::int64_t depth, unsigned seed)
+  HostedProblem(const HostedChain& chain, const Dims& rows, std::int64_t columns, std::int64_t depth, unsigned seed,
+                DType factor = DType::bf16)
       : chain_(chain), rows_(rows), random_(seed), whole_(as_written(text(chain.results))) {
     const auto with = [&](std::int64_t last) {
       Dims shape = rows;
@@ -84,12 +90,14 @@ class HostedProblem {
       return shape;
     };
     for (const std::string& name : whole_.inputs()) {
-      const Dims shape = name == "x"                  ? with(depth)
-                         : name == "w" || name == "v" ? Dims{columns, depth}
-                         : name == "b"                ? Dims{columns}
-                         : name == "c"                ? with(1)
-                                                      : with(columns);
-      operands_.push_back(drawn(random_, DType::bf16, shape));
+      const bool is_right = name == "w" || name == "v" || name == "u";
+      const Dims shape = name == "u" && rows.size() > 1 ? Dims{rows[0], columns, depth}
+                         : is_right                     ? Dims{columns, depth}
+                         : name == "x"                  ? with(depth)
+                         : name == "b"                  ? Dims{columns}
+                         : name == "c"                  ? with(1)
+                                                        : with(columns);
+      operands_.push_back(drawn(random_, is_right || name == "x" ? factor : DType::bf16, shape));
       views_.push_back(operands_.back().view());
     }
     for (std::size_t i = 0; i < chain.results.size(); ++i) {
@@ -102,8 +110,7 @@ class HostedProblem {
     }
   }
 
-  plan::Inside inside() {
-    const plan::Machine machine(90, 2);
+  plan::Inside inside(const plan::Machine& machine) {
     const plan::WithoutProducts split = plan::split_products(whole_.program(), views_);
     auto planned = plan::plan_one_kernel(split, outputs(), views_, machine);
     if (auto* const why = std::get_if<std::string>(&planned)) throw std::runtime_error(*why);
@@ -180,7 +187,7 @@ TEST(GemmEmitted, HostsReductions) {
     if (chain.types[0] == DType::f8e4m3 || chain.groups > 1) columns = (columns + 15) / 16 * 16;
     const std::int64_t depth = 8 * draw(60);
     HostedProblem problem(chain, rows, columns, depth, static_cast<unsigned>(number));
-    plan::Inside inside = problem.inside();
+    plan::Inside inside = problem.inside(plan::Machine(90, 2));
     tiles.insert(inside.plan.gemm_class.tile_name());
     const CompiledText compiled(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both));
     for (const When when : kAllTimes) {
@@ -192,6 +199,81 @@ TEST(GemmEmitted, HostsReductions) {
     }
   }
   EXPECT_GE(tiles.size(), 3U);
+}
+
+// GPUs of which a product of few tiles has one or more for each multiprocessor.
+plan::Machine warps_for(DType factor, int number) {
+  static constexpr int kAll[] = {80, 86, 120, 89};
+  return {factor == DType::f8e4m3 ? kAll[2 + number % 2] : kAll[number % 4], 1 + number % 7};
+}
+
+TEST(WarpGemmEmitted, HostsReductions) {
+  static constexpr DType kFactors[] = {DType::bf16, DType::f16, DType::f8e4m3, DType::i8};
+  std::mt19937 random(31);
+  const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
+  std::set<std::string> seen;
+  for (int number = 0; number < 60; ++number) {
+    const HostedChain& chain = hosted_chains()[static_cast<std::size_t>(number) % hosted_chains().size()];
+    // Sums of i8 leave no partial results.
+    DType factor = kFactors[number / 12 % 4];
+    if (factor == DType::i8 && chain.groups == 1) factor = DType::bf16;
+    const Dims rows = number % 4 == 3 ? Dims{3, draw(90)} : Dims{draw(number % 3 == 0 ? 300 : 150)};
+    const std::int64_t unit = chain.groups > 1 ? chain.groups : 8;
+    const std::int64_t columns = (8 * draw(number % 5 == 0 ? 60 : 30) + unit - 1) / unit * unit;
+    const std::int64_t depth = 16 * draw(20);
+    HostedProblem problem(chain, rows, columns, depth, static_cast<unsigned>(number), factor);
+    plan::Inside inside = problem.inside(warps_for(factor, number));
+    const plan::GemmClass& made = inside.plan.gemm_class;
+    ASSERT_NE(made.warp_tile(), nullptr);
+    seen.insert(std::string(made.tile_name()) + (made.joins_warps()          ? ", groups of two warps"
+                                                 : made.group_columns() != 0 ? ", groups of a warp"
+                                                                             : ", partial results"));
+    const CompiledText compiled(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both));
+    for (const When when : kAllTimes) {
+      const auto wrong = problem.run(inside, compiled, when);
+      EXPECT_FALSE(wrong) << *wrong << "\n"
+                          << chain.values << chain.results[0] << ", " << to_string(factor) << ", rows "
+                          << to_string(rows) << ", " << columns << " columns, depth " << depth << ", "
+                          << to_string(when) << ", case " << number << ", " << made.tile_name();
+    }
+  }
+  EXPECT_EQ(seen.size(), 9U) << "each tile with all three";
+}
+
+struct ReductionFault {
+  const HostedChain& chain;
+  const char* from;
+  const char* to;
+};
+
+// Each in the kernel of a chain that it changes.
+TEST(WarpGemmModel, FindsFaultsInReductions) {
+  // Elements beyond the last row and column are 40.
+  const HostedChain partials{
+      "y = linear(x, w) + 40; ", {"y", "sum(y, axis=-1)", "sum(y, axis=ROWS)"}, {DType::f32, DType::f32, DType::f32}};
+  const HostedChain& of_warp = hosted_chains()[6];
+  const HostedChain& of_two_warps = hosted_chains()[4];
+  const std::vector<ReductionFault> faults = {
+      {partials, "if (column < p.n) partial", "partial"},
+      {partials, "row < p.m ? reduced", "true ? reduced"},
+      {partials, "if (row + 8 < p.m) partial", "partial"},
+      {partials, "block == 0 ? partial", "true ? partial"},
+      {of_warp, "value, 1)", "value, 0)"},
+      {of_two_warps, "    meet_beside(warp_row);\n", ""},
+      {of_two_warps, "meet_beside(warp_row)", "__syncwarp()"},
+  };
+  for (const ReductionFault& fault : faults) {
+    HostedProblem problem(fault.chain, {90}, fault.chain.groups > 1 ? 256 : 200, 80, 3);
+    plan::Inside inside = problem.inside(plan::Machine(80, 2));
+    const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
+    const auto sound = problem.run(inside, CompiledText(source), When::late);
+    ASSERT_FALSE(sound) << *sound;
+    std::string broken = source;
+    const auto at = broken.find(fault.from);
+    ASSERT_NE(at, std::string::npos) << fault.from << "\n" << source;
+    broken.replace(at, std::strlen(fault.from), fault.to);
+    EXPECT_TRUE(problem.run(inside, CompiledText(broken), When::late)) << fault.from;
+  }
 }
 
 }  // namespace

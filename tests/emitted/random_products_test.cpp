@@ -267,13 +267,15 @@ void run_reducing_family(std::uint64_t seed, int cases, Account& account, std::m
   Random random(seed);
   const GemmChain& chain = random.pick(std::span(reducing_gemm_chains()));
   const GemmTypes types = random.pick(std::span<const GemmTypes>(kGemmTypes));
+  const bool is_warps = random.percent(40);
+  const int architecture = !is_warps ? 90 : size_of(types.factor) == 1 ? 89 : 80;
   std::map<std::string, CompiledText> compiled;
   for (int number = 0; number < cases; ++number) {
     std::mt19937 numbers(static_cast<unsigned>(random.bits()));
     const GemmExtents shape =
         test::drawn_extents(numbers, random.below(63), types.factor, random.percent(80) ? 200 : 500);
     GemmProblem problem(chain, shape, types, static_cast<unsigned>(random.bits()),
-                        plan::Machine(90, random.between(2, 6)));
+                        plan::Machine(architecture, random.between(2, 6)));
     const std::string source = source_of(problem);
     const CompiledText& text = compiled.try_emplace(source, source).first->second;
     std::string failure;

@@ -10,6 +10,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "plan/gemm/inside.hpp"
+#include "support/as_written.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -175,6 +176,51 @@ TEST(WarpTiles, CoverEveryElementOfEveryOperand) {
         << "slots stand where the stages were";
     EXPECT_LE(made.shared_bytes(), 99 * 1024) << chain;
   }
+}
+
+// Of products [256, 256] of 64: x and w, and v, another right factor.
+std::variant<Inside, std::string> reducing(const std::string& chain, const std::vector<DType>& results,
+                                           int architecture) {
+  const Epilogue tail = test::as_written(chain);
+  const std::vector<TensorView> inputs(tail.inputs().size(), dense(kBf16, {256, 64}));
+  const std::vector<Dims> shapes = tail.result_shapes(inputs);
+  std::vector<OutputView> outputs;
+  for (std::size_t i = 0; i < results.size(); ++i) outputs.emplace_back(nullptr, results[i], shapes[i]);
+  return plan_one_kernel(split_products(tail.program(), inputs, Views::abstract), outputs, inputs,
+                         Machine(architecture));
+}
+
+TEST(WarpReductions, LeaveWhatEachQuarterHas) {
+  const auto planned =
+      reducing("y = linear(x, w); return y, sum(y, axis=-1), sum(y, axis=0)", {kBf16, DType::f32, DType::f32}, 86);
+  const GemmPlan& plan = std::get<Inside>(planned).plan;
+  const WarpTile* const tile = plan.gemm_class.warp_tile();
+  ASSERT_NE(tile, nullptr);
+  ASSERT_EQ(plan.partials.size(), 2U);
+  EXPECT_EQ(plan.partials[0].count, 256 / (tile->columns / 2));
+  EXPECT_EQ(plan.partials[0].extent, 256);
+  EXPECT_EQ(plan.partials[1].count, 256 / (tile->tile_rows / 2));
+  EXPECT_EQ(plan.partials[1].extent, 256);
+}
+
+TEST(WarpReductions, OfGroupsNeedATileThatHasThem) {
+  const auto made = [](const char* chain, int architecture) {
+    return reducing(chain, {DType::f8e4m3, DType::f32}, architecture);
+  };
+  const auto joins_warps = [&](const char* chain) {
+    return std::get<Inside>(made(chain, 80)).plan.gemm_class.joins_warps();
+  };
+  EXPECT_FALSE(joins_warps("q, s = quantize(linear(x, w), f8e4m3, 32); return q, s"));
+  EXPECT_TRUE(joins_warps("q, s = quantize(linear(x, w), f8e4m3, 128); return q, s"));
+  EXPECT_TRUE(joins_warps("q, s = quantize(linear(x, w) * linear(x, v), f8e4m3, 64); return q, s"));
+  const char* const of_256 = "q, s = quantize(linear(x, w), f8e4m3, 256); return q, s";
+  EXPECT_EQ(std::get<std::string>(made(of_256, 80)),
+            "the chain reduces groups of 256 columns of a product; sm_80 has no tile with whole ones that fits its "
+            "shared memory. Run the product and the chain apart");
+  EXPECT_NE(std::get<std::string>(made("q, s = quantize(linear(x, w) * linear(x, v), f8e4m3, 128); return q, s", 120))
+                .find("groups of 128 columns of two products; sm_120 has no tile"),
+            std::string::npos);
+  EXPECT_TRUE(std::holds_alternative<Inside>(made(of_256, 90)));
 }
 
 // A GPU whose warp groups multiply runs the other family as well, where it is told that its warps do.

@@ -486,6 +486,8 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
   return static_cast<unsigned long long>((static_cast<Wide>(a) * b) >> 64);
 }
 
+inline int __float_as_int(float value) { return __builtin_bit_cast(int, value); }
+inline float __int_as_float(int bits) { return __builtin_bit_cast(float, bits); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 inline void __syncthreads() { epifuse::shim::cluster.wait(epifuse::shim::cluster.block().barrier, "__syncthreads()"); }

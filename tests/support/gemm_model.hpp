@@ -82,10 +82,10 @@ class Asynchronous {
     cluster.yield("a barrier in shared memory");
     return false;
   }
-  void meet(int group) {
+  void meet(int group, unsigned threads) {
     shim::Barrier& it = block().groups[group];
-    it.expected = 128;
-    cluster.wait(it, "a barrier of a warp group");
+    it.expected = threads;
+    cluster.wait(it, "a barrier of some warps");
   }
 
   void turn(int group, bool waits) {
@@ -394,7 +394,7 @@ inline void wait_barrier(unsigned barrier, unsigned parity) {
   while (!epifuse::shim::asynchronous.has_passed(barrier, parity)) {
   }
 }
-inline void meet(int group) { epifuse::shim::asynchronous.meet(group); }
+inline void meet(int group) { epifuse::shim::asynchronous.meet(group, 128); }
 inline void wait_for_turn(int group) { epifuse::shim::asynchronous.turn(group, true); }
 inline void give_turn(int group) { epifuse::shim::asynchronous.turn(group, false); }
 inline void meet_cluster() { cluster_sync(); }

@@ -231,6 +231,8 @@ class GemmProblem {
   }
   /// The result's own memory, where a launch of plan() writes.
   std::vector<std::byte>& result() { return result_.memory; }
+  /// And what it leaves in the workspace.
+  std::vector<float>& partials() { return partials_; }
   void reset() {
     result_.memory = before_;
     std::ranges::fill(partials_, std::numeric_limits<float>::quiet_NaN());

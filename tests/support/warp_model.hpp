@@ -92,6 +92,7 @@ inline void load_matrices_transposed(unsigned (&words)[4], unsigned address) {
     words[i] = numbers[0] | static_cast<unsigned>(numbers[1]) << 16;
   }
 }
+inline void meet_beside(int warp_row) { epifuse::shim::asynchronous.meet(warp_row, 64); }
 inline void store_word(unsigned address, unsigned word) {
   std::memcpy(epifuse::shim::asynchronous.at(address), &word, 4);
 }

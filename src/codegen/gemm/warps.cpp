@@ -25,12 +25,15 @@ class Warps : public Family {
     add(out, "bool", "kPromotes", made_.promotes(), "sums of each instruction are added in f32");
     add_layout(out);
     out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
+    out += fmt::format("//@let kIntegers = {}\n", is_integer());
     return out + "\n";
   }
 
   std::vector<std::string_view> instructions() const override {
     std::vector<std::string_view> all = {"warp_layout", "copies", "matrices", "fragments"};
     if (made_.has_windows) all.emplace_back("divisor32");
+    if (made_.groups) all.emplace_back("held_sums");
+    if (made_.joins_warps()) all.emplace_back("pairs_of_warps");
     return all;
   }
   std::string_view boxes() const override { return "rows_of_boxes"; }

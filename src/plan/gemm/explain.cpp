@@ -65,8 +65,8 @@ std::string role_text(GemmRole role, const GemmClass& made) {
 std::string scope_text(const GemmPlan& plan, std::size_t reduction) {
   const GemmScope scope = plan.gemm_class.reductions[reduction].scope;
   if (scope == GemmScope::group)
-    return fmt::format("over {} columns of a row, by the four threads that have them; the chain goes on with it",
-                       plan.gemm_class.group_columns());
+    return fmt::format("over {} columns of a row, by the {} threads that have them; the chain goes on with it",
+                       plan.gemm_class.group_columns(), plan.gemm_class.joins_warps() ? "eight" : "four");
   const GemmPartials& partials = plan.partials[reduction];
   return fmt::format("{} partial results for each {}, {:.3g} MB of f32; another kernel combines them", partials.count,
                      scope == GemmScope::row ? "row" : "column", static_cast<double>(partials.bytes()) * 1e-6);

@@ -176,11 +176,6 @@ class GemmPlanner {
     if (program_.results().size() != 1 + host_.reductions.size())
       fail(unsupported, "the chain has {} results for elements; a product hosts a chain of one",
            program_.results().size());
-    if (!host_.reductions.empty() && machine_.tensor_cores != TensorCores::warp_groups)
-      fail(unsupported,
-           "the chain has reductions, of which kernels of sm_90 keep partial results; this is sm_{}. Run the product "
-           "and the chain apart",
-           machine_.architecture);
     if (program_.has_shaping() || program_.has_views() || !program_.bounds().empty())
       fail(unsupported,
            "a product hosts chains of element by element operations; this one has reductions, views or random "
@@ -354,6 +349,11 @@ class GemmPlanner {
     const int instructions = hosted_instructions(program_, plan);
     const GemmWork work = {batches_, rows_, columns_, depth_, instructions};
     const auto chosen = with_tile(plan.gemm_class, work, machine_);
+    if (!chosen && host_.groups != nullptr)
+      fail(unsupported,
+           "the chain reduces groups of {} columns of {}; sm_{} has no tile with whole ones that fits its shared "
+           "memory. Run the product and the chain apart",
+           host_.groups->columns, products_.size() == 1 ? "a product" : "two products", machine_.architecture);
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
@@ -395,9 +395,9 @@ class GemmPlanner {
     for (const GemmReduction& reduction : host_.reductions) {
       if (reduction.scope == GemmScope::group) continue;
       if (reduction.scope == GemmScope::row) {
-        plan.partials.push_back({plan.tile_columns * made.split(), batches_ * rows_});
+        plan.partials.push_back({plan.tile_columns * made.row_partials(), batches_ * rows_});
       } else {
-        plan.partials.push_back({batches_ * divide_up(rows_, kReducedRows), columns_});
+        plan.partials.push_back({batches_ * divide_up(rows_, std::int64_t{made.reduced_rows()}), columns_});
       }
     }
   }
@@ -453,7 +453,6 @@ class GemmPlanner {
   // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
   // multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes.
   static constexpr int kMostUnrolled = 6144;
-  static constexpr std::int64_t kReducedRows = 64;  // of a column: those that a warp group has at a time
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 
   const ir::Program& program_;

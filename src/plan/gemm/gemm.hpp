@@ -96,8 +96,8 @@ struct GemmOperand {
 
 /// Which elements of the result a partial result of a reduction is of.
 enum class GemmScope : std::uint8_t {
-  row,     ///< of a row, those in a tile's columns
-  column,  ///< of a column, those in 64 rows of a tile
+  row,     ///< of a row, those in columns of a tile
+  column,  ///< of a column, those in rows of a tile
   group,   ///< of a row, those of a group of columns: all of them, so that the chain goes on with what they make
 };
 
@@ -195,6 +195,12 @@ struct GemmClass {
   int instruction_columns() const { return promotes() ? std::min(tile_columns(), 128) : tile_columns(); }
   /// Of a sub-tile of the result, which has 64 rows: those of four warps.
   int subtile_columns() const;
+  /// Partial results of a row that a tile leaves: one of each block or warp that has columns of it.
+  int row_partials() const;
+  /// Rows of a tile that a partial result of a column is of.
+  int reduced_rows() const;
+  /// Whether a group has more columns than a warp: the two beside each other meet for it.
+  bool joins_warps() const { return warp_tile() != nullptr && group_columns() > subtile_columns(); }
   int subtile_bytes(DType type) const { return 64 * subtile_columns() * static_cast<int>(size_of(type)); }
   /// Of a sub-tile of all operands that have a value for each element; and where in a slot that of one begins.
   int input_bytes() const { return input_at(count(GemmRole::tile)); }
@@ -202,6 +208,8 @@ struct GemmClass {
   /// Where a slot has the result's sub-tile: in the place of the first operand's, where its numbers have the same size.
   int result_at() const;
   int slot_bytes() const;
+  /// Of a block whose warps multiply: what each warp reduces columns to, or its columns of a group.
+  std::int64_t warps_reduced_bytes() const;
   std::int64_t shared_bytes() const;
 
   static constexpr auto fields() {
@@ -243,7 +251,7 @@ struct GemmVector {
 /// Partial results of one reduction: f32 [count, extent].
 struct GemmPartials {
   std::int64_t
-      count;  ///< of one value: blocks with tiles beside each other, or 64 rows below each other in all batches
+      count;  ///< of one value: blocks or warps beside each other, or runs of rows below each other in all batches
   std::int64_t extent;  ///< rows of all batches, or columns
 
   std::int64_t bytes() const { return count * extent * static_cast<std::int64_t>(sizeof(float)); }

@@ -110,13 +110,18 @@ bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWor
   return subtiles_of_block(made, tile) >= slots_of(made, tile)[1];
 }
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
-// and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14. Windows take
-// registers, too: it spilled where sums are taken out, with two products, and with 80 instructions; not with 50.
+// and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14. Of chains that
+// reduce it spilled with 87, not with 74; where sums are taken out with 38, not with 27. Windows take registers, too: it
+// spilled where sums are taken out, with two products, and with 80 instructions; not with 50.
 bool is_possible(const GemmClass& made, const WarpTile& tile, const GemmWork& work, const Machine& /*machine*/) {
+  // A warp has whole groups of columns, or one of two halves of one.
+  const bool has_groups = made.group_columns() != 0 && made.group_columns() != made.result_columns();
+  if (has_groups && made.subtile_columns() % made.group_columns() != 0) return false;
   if (tile.tile_rows * tile.columns < 128 * 128) return true;
   if (made.has_windows) return !made.promotes() && made.count(GemmRole::product) == 1 && work.instructions <= 60;
-  if (made.promotes()) return work.instructions <= 40 && made.count(GemmRole::product) == 1;
-  return work.instructions <= 100;
+  const bool reduces = !made.reductions.empty();
+  if (made.promotes()) return work.instructions <= (reduces ? 30 : 40) && made.count(GemmRole::product) == 1;
+  return work.instructions <= (reduces ? 80 : 100);
 }
 
 // Compared with the costs of other tiles of the family: seconds, or elements in waves of a tile for each
@@ -199,6 +204,10 @@ int GemmClass::subtile_columns() const {
   return warp_group_tile() != nullptr ? WarpGroupTile::kSubtileColumns : result_columns() / 2;
 }
 
+int GemmClass::row_partials() const { return warp_group_tile() != nullptr ? split() : 2; }
+
+int GemmClass::reduced_rows() const { return warp_group_tile() != nullptr ? 64 : tile_rows() / 2; }
+
 int GemmClass::count(GemmRole role) const {
   return static_cast<int>(std::ranges::count(operands, role, &GemmOperand::role));
 }
@@ -229,10 +238,19 @@ int GemmClass::result_at() const {
 
 int GemmClass::slot_bytes() const { return std::max(input_bytes(), result_at() + subtile_bytes(result)); }
 
+std::int64_t GemmClass::warps_reduced_bytes() const {
+  constexpr int kWarps = 4;
+  // The rows of two blocks: one is read while the next is written.
+  const int of_a_warp =
+      joins_warps() ? 2 * 16 * static_cast<int>(reductions.size()) : count(GemmScope::column) * subtile_columns();
+  return std::int64_t{kWarps} * of_a_warp * 4;
+}
+
 std::int64_t GemmClass::shared_bytes() const {
   const std::int64_t staged = std::int64_t{stages()} * (tile_rows() + tile_columns()) * depth_bytes();
   const std::int64_t row_vectors = std::int64_t{count(GemmRole::row)} * result_columns() * 4;
-  if (warp_tile() != nullptr) return staged + row_vectors + std::int64_t{count(GemmRole::column)} * tile_rows() * 4;
+  if (warp_tile() != nullptr)
+    return staged + row_vectors + std::int64_t{count(GemmRole::column)} * tile_rows() * 4 + warps_reduced_bytes();
   // Each warp group that multiplies has slots and vectors of its own, and of each slot's columns what its four warps
   // reduced them to; each stage has two barriers, and each slot one.
   const std::int64_t reduced_columns = std::int64_t{count(GemmScope::column)} * 4 * subtile_columns() * 4;
