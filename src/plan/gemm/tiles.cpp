@@ -111,8 +111,8 @@ bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWor
 }
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
 // and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14. Of chains that
-// reduce it spilled with 87, not with 74; where sums are taken out with 38, not with 27. Windows take registers, too: it
-// spilled where sums are taken out, with two products, and with 80 instructions; not with 50.
+// reduce it spilled with 87, not with 74; where sums are taken out with 38, not with 27. Windows take registers, too:
+// it spilled where sums are taken out, with two products, and with 80 instructions; not with 50.
 bool is_possible(const GemmClass& made, const WarpTile& tile, const GemmWork& work, const Machine& /*machine*/) {
   // A warp has whole groups of columns, or one of two halves of one.
   const bool has_groups = made.group_columns() != 0 && made.group_columns() != made.result_columns();
