@@ -363,7 +363,7 @@ class PointwiseEmitter {
     std::string before, after;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       before += fmt::format("{}  {} result_{};\n", indent, result_type(i), i);
-      after += fmt::format("{}  {} = {};\n", indent, place_of_result(program_, kernel_, i),
+      after += fmt::format("{}  {} = {};\n", indent, place_of_result(program_, kernel_, i, "e"),
                            stored(i, fmt::format("result_{}", i)));
     }
     return fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  {2};\n{3}{0}}}\n", indent,
@@ -383,13 +383,24 @@ class PointwiseEmitter {
     const std::string call = statement_of_chain(of_input, "result_{}[i]");
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       before += fmt::format("{}  {} result_{}[kPair];\n", indent, result_type(i), i);
-      after += fmt::format("{}  from_reals<kPair>(result_{}, {} + e);\n", indent, i, output_name(program_, i));
+      after += kernel_.outputs[i].run
+                   ? put_pair(i, indent)
+                   : fmt::format("{}  from_reals<kPair>(result_{}, {} + e);\n", indent, i, output_name(program_, i));
     }
     return fmt::format(
         "{0}constexpr int kPair = kElements % 2 == 0 ? 2 : 1;\n#pragma unroll\n"
         "{0}for (int e = 0; e < kElements; e += kPair) {{\n{1}#pragma unroll\n{0}  for (int i = 0; i < kPair; ++i)\n"
         "{0}    {2};\n{3}{0}}}\n",
         indent, before, call, after);
+  }
+
+  // Into the run that has the result's elements apart.
+  std::string put_pair(std::size_t output, std::string_view indent) const {
+    return fmt::format(
+        "{0}  {1} pair_{2}[kPair];\n{0}  from_reals<kPair>(result_{2}, pair_{2});\n#pragma unroll\n"
+        "{0}  for (int i = 0; i < kPair; ++i) {3} = pair_{2}[i];\n",
+        indent, storage_type(kernel_.outputs[output].dtype), output,
+        place_of_result(program_, kernel_, output, "e + i"));
   }
 
   // A full vector has one element of what its row shares.

@@ -159,12 +159,14 @@ std::string written_run(const ir::Program& program, const KernelClass& kernel, s
                      operand.run->step * kernel.elements);
 }
 
-std::string place_of_result(const ir::Program& program, const KernelClass& kernel, std::size_t output) {
+std::string place_of_result(const ir::Program& program, const KernelClass& kernel, std::size_t output,
+                            std::string_view e) {
   const auto& run = kernel.outputs[output].run;
-  if (!run) return fmt::format("{}[e]", output_name(program, output));
+  if (!run) return fmt::format("{}[{}]", output_name(program, output), e);
   const std::string name = output_name(program, static_cast<std::size_t>(run->reader));
-  return run->first == 0 ? fmt::format("run_{}[{} * e]", name, run->step)
-                         : fmt::format("run_{}[{} * e + {}]", name, run->step, run->first);
+  const std::string place = e.find(' ') == std::string_view::npos ? std::string(e) : fmt::format("({})", e);
+  return run->first == 0 ? fmt::format("run_{}[{} * {}]", name, run->step, place)
+                         : fmt::format("run_{}[{} * {} + {}]", name, run->step, place, run->first);
 }
 
 std::string store_run(const ir::Program& program, const KernelClass& kernel, std::size_t output,

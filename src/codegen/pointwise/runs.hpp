@@ -26,8 +26,9 @@ std::string numbers_of_run(const ir::Program& program, const plan::KernelClass& 
                            std::string_view type, std::string_view indent);
 /// What a run of slices of a result is held in.
 std::string written_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output);
-/// Where element `e` of a result's vector is held: in its run, or in an array of its own.
-std::string place_of_result(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output);
+/// Where element `e`, as text, of a result's vector is held: in its run, or in an array of its own.
+std::string place_of_result(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output,
+                            std::string_view e);
 /// The statement that writes a run.
 std::string store_run(const ir::Program& program, const plan::KernelClass& kernel, std::size_t output,
                       const OffsetText& offset, std::string_view indent);

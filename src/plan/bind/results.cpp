@@ -95,22 +95,19 @@ bool generates_or_reduces(const ir::Program& program, const std::vector<bool>& r
 
 // Of a chain without reductions that repeats elements in its results, as the gradient of a mean pool: whether it writes
 // a value to each place that repeats it. Then it is computed once, and slices that take turns are written in runs.
-// Types of one byte and odd numbers of elements have no runs: there each place reads what it repeats.
-bool writes_repeats(const ir::Program& program, std::span<const TensorView> inputs, const std::vector<bool>& reduces,
-                    const std::vector<Slices>& slices) {
+// Rows of an odd number of elements have no runs: there each place reads what it repeats.
+bool writes_repeats(const ir::Program& program, const std::vector<bool>& reduces, const std::vector<Slices>& slices) {
   constexpr std::size_t kMostPlaces = 16;
   constexpr std::int64_t kMostStep = 4;  // of runs
   const auto is = [&](ir::Op op) {
     return std::ranges::any_of(program.nodes(), [op](const ir::Node& n) { return n.op == op; });
   };
-  const auto is_byte = [](DType type) { return size_of(type) == 1; };
-  if (std::ranges::any_of(inputs, is_byte, &TensorView::dtype)) return false;
   if (!is(ir::Op::repeat_as) || is(ir::Op::rand_like) || std::ranges::find(reduces, true) != reduces.end())
     return false;
   std::vector<std::int64_t> counts;
   for (const ir::Result& result : program.results()) {
     const ir::Node& root = program.node(result.value);
-    if (ir::is_placed(root.op) || (root.op == ir::Op::cast && is_byte(root.dtype))) return false;
+    if (ir::is_placed(root.op)) return false;
     const AllTaken all = all_of(slices[static_cast<std::size_t>(result.value)], kMostPlaces);
     if (all.size() < 2 || !have_one_size(all)) return false;
     std::vector<std::int64_t> own;
@@ -130,7 +127,7 @@ std::vector<WrittenValue> written_values(const ir::Program& program, std::span<c
                                          const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
                                          const std::vector<ir::Value>& rejoined, Slicing slicing) {
   std::vector<Slices> slices = slices_of(program, shapes, reduces, rejoined, Repeats::written);
-  if (!writes_repeats(program, inputs, reduces, slices)) slices = slices_of(program, shapes, reduces, rejoined);
+  if (!writes_repeats(program, reduces, slices)) slices = slices_of(program, shapes, reduces, rejoined);
   const auto shape = [&](ir::Value value) -> const Dims& { return shapes[static_cast<std::size_t>(value)]; };
   const auto op = [&](ir::Value value) { return program.node(value).op; };
   const auto written = [&](ir::Value value) {

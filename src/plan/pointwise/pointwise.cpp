@@ -262,8 +262,6 @@ bool choose_runs(KernelClass& kernel, const Space& space, const ir::Program& pro
 // have no vector that is cut or not aligned.
 bool choose_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int instructions) {
   if (kernel.map<ByRow>() == nullptr || !reads_views(program)) return false;
-  const auto is_byte = [](const OperandPlan& operand) { return size_in_bytes(operand) == 1; };
-  if (std::ranges::any_of(kernel.inputs, is_byte) || std::ranges::any_of(kernel.outputs, is_byte)) return false;
   for (int elements = kAccessBytes; elements > 1; elements /= 2) {
     KernelClass shared = kernel;
     share_written_runs(shared, space, program, elements, [](std::size_t) { return true; });
