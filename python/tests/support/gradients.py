@@ -1,5 +1,5 @@
 """Gradients of chains beside those of PyTorch's autograd. `python python/tests/support/gradients.py tests/reports/gradients.json`
-writes the report: every operation, reduction and composite in four types, 5000 random chains in f64, 550 backward passes as
+writes the report: every operation, reduction and composite in four types, 5250 random chains in f64, 550 backward passes as
 emitted text, and losses of 200 steps of training. test_gradient.py, test_training.py and tests/emitted make the same comparisons.
 `./dev build ci emitted_test` builds what runs emitted text."""
 
@@ -356,7 +356,7 @@ MOST_ROUNDINGS = 8.0
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report")
-    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--count", type=int, default=5250)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--emitted", type=pathlib.Path, default=ROOT / "build-ci/tests/emitted/emitted_test")
     options = parser.parse_args()
