@@ -41,13 +41,10 @@ void share(Operands& plans, std::span<const StridedOperand> operands, const Spac
         operands_of_run(operands, space, first, [&](std::size_t i) { return is_free(i) && is_beside(first, i); });
     const int width = width_of_run(operands[first], space, elements);
     if (members.empty() || width * size_in_bytes(plans[first]) < kLeastRunBytes) continue;
-    for (std::size_t at = 0; at < members.size(); ++at) {
-      OperandPlan& member = plans[members[at]];
-      member.access = at == 0 ? Access::run : Access::of_run;
-      member.width = at == 0 ? width : 1;
-      member.run =
-          RunOfViews{static_cast<int>(first), static_cast<int>(step), static_cast<int>(at), static_cast<int>(first)};
-    }
+    const int reader = static_cast<int>(first);
+    for (std::size_t at = 0; at < members.size(); ++at)
+      put_in_run(plans[members[at]], members[at], {reader, static_cast<int>(step), static_cast<int>(at), reader},
+                 width);
   }
 }
 
@@ -77,6 +74,13 @@ int width_of_run(StridedOperand run, const Space& space, int elements) {
   const auto most = static_cast<int>(std::bit_floor(static_cast<unsigned>(length)));
   return access_width(run.dtype, most,
                       [&](int width) { return length % width == 0 && is_aligned(run, space, inner, width); });
+}
+
+void put_in_run(OperandPlan& operand, std::size_t i, const RunOfViews& run, int width) {
+  const bool moves_it = static_cast<int>(i) == run.reader;
+  operand.access = moves_it ? Access::run : Access::of_run;
+  operand.width = moves_it ? width : 1;
+  operand.run = run;
 }
 
 void share_written_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements,

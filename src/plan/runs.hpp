@@ -5,12 +5,11 @@
 #include <cstdint>
 #include <functional>
 
+#include "plan/bind/slices.hpp"
 #include "plan/planning.hpp"
 
 namespace epifuse::plan {
 
-/// Steps further apart leave most of a run untouched.
-constexpr int kMostRunStep = 4;
 /// Of an access to a run: a word.
 constexpr int kLeastRunBytes = 4;
 
@@ -21,6 +20,9 @@ std::int64_t elements_between(const StridedOperand& base, const StridedOperand& 
 bool have_equal_strides(const StridedOperand& a, const StridedOperand& b, const Space& space);
 /// Elements of one access to the run of vectors of so many elements: as many as its address and its rows allow.
 int width_of_run(StridedOperand run, const Space& space, int elements);
+
+/// Operand `i` has its elements in that run, which its reader moves in accesses of that width.
+void put_in_run(OperandPlan& operand, std::size_t i, const RunOfViews& run, int width);
 
 /// Whether an operand may be moved in a run.
 using MayShare = std::function<bool(std::size_t operand)>;

@@ -1,6 +1,8 @@
 // Runs the emitted text of a convolution on the CPU. For convolution_test.cpp and warp_convolution_test.cpp.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -32,6 +34,39 @@ inline std::optional<std::string> run(ConvolutionProblem& problem, const plan::I
   problem.reset();
   const auto wrong = run(inside.plan, inside.chain(), text, when);
   return wrong ? wrong : problem.judge();
+}
+
+/// So many random ones, each with asynchronous work early, late and at random. `machine_of` gives a case its GPU, by
+/// its types and number; `see` is given each plan.
+inline void expect_definitions(std::uint64_t seed, int count,
+                               const std::function<plan::Machine(const ConvolutionTypes&, int, Random&)>& machine_of,
+                               const std::function<void(const plan::GemmPlan&)>& see) {
+  Random seeds(seed);
+  std::map<std::string, CompiledText> compiled;
+  for (int number = 0; number < count; ++number) {
+    Random random(seeds.bits());
+    const ConvolutionTypes& types =
+        kConvolutionTypes[static_cast<std::size_t>(number / 2) % std::size(kConvolutionTypes)];
+    const ConvolutionChain& chain =
+        kConvolutionChains[static_cast<std::size_t>(number) % std::size(kConvolutionChains)];
+    ConvolutionProblem problem(chain, drawn_for_tiles(random, types), types, random);
+    const plan::Inside inside = planned(problem, machine_of(types, number, random));
+    see(inside.plan);
+    const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
+    const CompiledText& text = compiled.try_emplace(source, source).first->second;
+    for (const When when : kAllTimes) {
+      const auto wrong = run(problem, inside, text, when);
+      ASSERT_FALSE(wrong) << *wrong << "\n"
+                          << problem.text() << ", " << inside.plan.gemm_class.tile_name() << ", " << to_string(when)
+                          << ", case " << number << ", EPIFUSE_TEST_SEED=" << seed;
+    }
+  }
+}
+
+/// Each fault is planted in the problem's kernel, and found.
+inline void expect_found(ConvolutionProblem& problem, const plan::Inside& inside, std::span<const Fault> faults) {
+  expect_found(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both), faults,
+               [&](const CompiledText& text, When when) { return run(problem, inside, text, when); });
 }
 
 }  // namespace epifuse::test

@@ -1,8 +1,11 @@
-// Runs the emitted text of a product on the CPU. For gemm_test.cpp, warp_gemm_test.cpp and convolution_test.cpp.
+// Runs the emitted text of a product on the CPU, and plants faults in it. For the tests of products and convolutions.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,37 @@ inline std::optional<std::string> run(GemmProblem& problem, const CompiledText& 
   problem.reset();
   const auto wrong = run(problem.plan(), problem.program(), text, when);
   return wrong ? wrong : problem.judge();
+}
+
+/// A mistake for a sound kernel: what stands there, and what is put in its place.
+struct Fault {
+  const char* from;
+  const char* to;
+  const char* says = "";   ///< part of the report; empty: whatever is wrong
+  When when = When::late;  ///< what is asynchronous is done where it is found
+};
+
+/// Each is planted in a kernel that is sound without it, and found. `run` takes a compiled text and when asynchronous
+/// work is done, and says what is wrong, or nothing.
+template <class Run>
+void expect_found(const std::string& source, std::span<const Fault> faults, const Run& run) {
+  const std::optional<std::string> sound = run(CompiledText(source), When::late);
+  ASSERT_FALSE(sound) << *sound;
+  for (const Fault& fault : faults) {
+    std::string broken = source;
+    const auto at = broken.find(fault.from);
+    ASSERT_NE(at, std::string::npos) << fault.from << "\n" << source;
+    broken.replace(at, std::strlen(fault.from), fault.to);
+    const std::optional<std::string> wrong = run(CompiledText(broken), fault.when);
+    ASSERT_TRUE(wrong) << fault.from;
+    EXPECT_NE(wrong->find(fault.says), std::string::npos) << *wrong << "\n" << fault.from;
+  }
+}
+
+/// The same of a product.
+inline void expect_found(GemmProblem& problem, std::span<const Fault> faults) {
+  expect_found(source_of(problem), faults,
+               [&](const CompiledText& text, When when) { return run(problem, text, when); });
 }
 
 }  // namespace epifuse::test

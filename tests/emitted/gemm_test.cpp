@@ -89,62 +89,38 @@ TEST(GemmEmitted, LeavesPartialResults) {
   EXPECT_EQ(run_cases(reducing_gemm_chains(), 56).size(), 7U) << "every tile was drawn";
 }
 
-// What the model finds in kernels that lack something.
-struct Fault {
-  const char* from;
-  const char* to;
-  const char* says;  ///< part of the report; empty: a wrong result
-};
-
-// Each is planted in the sound kernel of a problem, and found.
-void expect_found(GemmProblem& problem, const std::vector<Fault>& faults) {
-  const std::string source = source_of(problem);
-  const auto sound = run(problem, CompiledText(source), When::late);
-  ASSERT_FALSE(sound) << *sound;
-  for (const Fault& fault : faults) {
-    std::string broken = source;
-    const auto at = broken.find(fault.from);
-    ASSERT_NE(at, std::string::npos) << fault.from;
-    broken.replace(at, std::strlen(fault.from), fault.to);
-    const auto wrong = run(problem, CompiledText(broken), When::late);
-    ASSERT_TRUE(wrong) << fault.from;
-    EXPECT_NE(wrong->find(fault.says), std::string::npos) << *wrong << "\n" << fault.from;
-  }
-}
-
 constexpr GemmTypes kBf16 = {DType::bf16, DType::bf16, DType::bf16};
 
 TEST(GemmModel, FindsPlantedFaults) {
   const GemmExtents shape{.rows = 200, .columns = 264, .depth = 400};
   GemmProblem problem(gemm_chains()[1], shape, kBf16, 7, small_machine());
-  expect_found(
-      problem,
-      {
-          {"    show_to_copies();\n    meet(group);\n", "    meet(group);\n", "did not show to copies"},
-          {"    wait_products<0>();\n    release(before);\n", "    release(before);\n",
-           "before their products were waited for"},
-          {"      expect_bytes(full, kStageBytes);\n", "      expect_bytes(full, kStageBytes - 64);\n", ""},
-          {"    wait_barrier(barriers.full(ring.at), ring.parity);\n", "", ""},
-          {"init_barrier(barriers.full(stage), 1);", "init_barrier(barriers.full(stage), 2);", "never passes parity"},
-          {"init_barrier(barriers.empty(stage), kCluster * 4", "init_barrier(barriers.empty(stage), kCluster * 2", ""},
-          {"((at >> 7 & (", "((at >> 6 & (", ""},
-          {"    if (kTakesTurns) wait_for_turn(group);\n", "", "more arrivals"},
-      });
+  const Fault faults[] = {
+      {"    show_to_copies();\n    meet(group);\n", "    meet(group);\n", "did not show to copies"},
+      {"    wait_products<0>();\n    release(before);\n", "    release(before);\n",
+       "before their products were waited for"},
+      {"      expect_bytes(full, kStageBytes);\n", "      expect_bytes(full, kStageBytes - 64);\n", ""},
+      {"    wait_barrier(barriers.full(ring.at), ring.parity);\n", "", ""},
+      {"init_barrier(barriers.full(stage), 1);", "init_barrier(barriers.full(stage), 2);", "never passes parity"},
+      {"init_barrier(barriers.empty(stage), kCluster * 4", "init_barrier(barriers.empty(stage), kCluster * 2", ""},
+      {"((at >> 7 & (", "((at >> 6 & (", ""},
+      {"    if (kTakesTurns) wait_for_turn(group);\n", "", "more arrivals"},
+  };
+  expect_found(problem, faults);
 }
 
 TEST(GemmModel, FindsPlantedFaultsWhereBlocksShareTheDepth) {
   const GemmExtents shape{.rows = 100, .columns = 120, .depth = 64 * 30};
   GemmProblem problem(gemm_chains()[1], shape, kBf16, 7, plan::Machine(90, 8));
   ASSERT_EQ(problem.plan().gemm_class.split(), 4);
-  expect_found(problem,
-               {
-                   {"    meet_cluster();\n#pragma unroll\n    for (int i = 0; i < kTileN / 2; i += 4) {",
-                    "#pragma unroll\n    for (int i = 0; i < kTileN / 2; i += 4) {", "wait"},
-                   {"arrive_at(barriers.empty(stage), share)", "arrive_at(barriers.empty(stage), 0u)", ""},
-                   {"give_sums(place_of_sums(share,", "give_sums(place_of_sums(0,", ""},
-                   {"for (unsigned other = 1; other < kSplit", "for (unsigned other = 2; other < kSplit", ""},
-                   {"(static_cast<int>(share) + 1) / kSplit", "(static_cast<int>(share) + 1) / kSplit - 1", ""},
-               });
+  const Fault faults[] = {
+      {"    meet_cluster();\n#pragma unroll\n    for (int i = 0; i < kTileN / 2; i += 4) {",
+       "#pragma unroll\n    for (int i = 0; i < kTileN / 2; i += 4) {", "wait"},
+      {"arrive_at(barriers.empty(stage), share)", "arrive_at(barriers.empty(stage), 0u)", ""},
+      {"give_sums(place_of_sums(share,", "give_sums(place_of_sums(0,", ""},
+      {"for (unsigned other = 1; other < kSplit", "for (unsigned other = 2; other < kSplit", ""},
+      {"(static_cast<int>(share) + 1) / kSplit", "(static_cast<int>(share) + 1) / kSplit - 1", ""},
+  };
+  expect_found(problem, faults);
 }
 
 }  // namespace

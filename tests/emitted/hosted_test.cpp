@@ -242,8 +242,7 @@ TEST(WarpGemmEmitted, HostsReductions) {
 
 struct ReductionFault {
   const HostedChain& chain;
-  const char* from;
-  const char* to;
+  Fault fault;
 };
 
 // Each in the kernel of a chain that it changes.
@@ -254,25 +253,19 @@ TEST(WarpGemmModel, FindsFaultsInReductions) {
   const HostedChain& of_warp = hosted_chains()[6];
   const HostedChain& of_two_warps = hosted_chains()[4];
   const std::vector<ReductionFault> faults = {
-      {partials, "if (column < p.n) partial", "partial"},
-      {partials, "row < p.m ? reduced", "true ? reduced"},
-      {partials, "if (row + 8 < p.m) partial", "partial"},
-      {partials, "block == 0 ? partial", "true ? partial"},
-      {of_warp, "value, 1)", "value, 0)"},
-      {of_two_warps, "    meet_beside(warp_row);\n", ""},
-      {of_two_warps, "meet_beside(warp_row)", "__syncwarp()"},
+      {partials, {"if (column < p.n) partial", "partial"}},
+      {partials, {"row < p.m ? reduced", "true ? reduced"}},
+      {partials, {"if (row + 8 < p.m) partial", "partial"}},
+      {partials, {"block == 0 ? partial", "true ? partial"}},
+      {of_warp, {"value, 1)", "value, 0)"}},
+      {of_two_warps, {"    meet_beside(warp_row);\n", ""}},
+      {of_two_warps, {"meet_beside(warp_row)", "__syncwarp()"}},
   };
-  for (const ReductionFault& fault : faults) {
-    HostedProblem problem(fault.chain, {90}, fault.chain.groups > 1 ? 256 : 200, 80, 3);
+  for (const auto& [chain, fault] : faults) {
+    HostedProblem problem(chain, {90}, chain.groups > 1 ? 256 : 200, 80, 3);
     plan::Inside inside = problem.inside(plan::Machine(80, 2));
-    const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
-    const auto sound = problem.run(inside, CompiledText(source), When::late);
-    ASSERT_FALSE(sound) << *sound;
-    std::string broken = source;
-    const auto at = broken.find(fault.from);
-    ASSERT_NE(at, std::string::npos) << fault.from << "\n" << source;
-    broken.replace(at, std::strlen(fault.from), fault.to);
-    EXPECT_TRUE(problem.run(inside, CompiledText(broken), When::late)) << fault.from;
+    expect_found(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both), std::span(&fault, 1),
+                 [&](const CompiledText& text, When when) { return problem.run(inside, text, when); });
   }
 }
 

@@ -3,8 +3,6 @@
 // purpose.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,29 +20,14 @@ plan::Machine machine_for(DType factor, int number) {
 }
 
 TEST(WarpConvolutionEmitted, IsTheChainOfTheConvolution) {
-  const std::uint64_t seed = test_seed(34);
-  Random seeds(seed);
-  std::map<std::string, CompiledText> compiled;
   std::set<std::string_view> tiles;
-  for (int number = 0; number < 48; ++number) {
-    Random random(seeds.bits());
-    const ConvolutionTypes& types =
-        kConvolutionTypes[static_cast<std::size_t>(number / 2) % std::size(kConvolutionTypes)];
-    const ConvolutionChain& chain =
-        kConvolutionChains[static_cast<std::size_t>(number) % std::size(kConvolutionChains)];
-    ConvolutionProblem problem(chain, drawn_for_tiles(random, types), types, random);
-    const plan::Inside inside = planned(problem, machine_for(types.factor, number));
-    ASSERT_NE(inside.plan.gemm_class.warp_tile(), nullptr);
-    tiles.insert(inside.plan.gemm_class.tile_name());
-    const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
-    const CompiledText& text = compiled.try_emplace(source, source).first->second;
-    for (const When when : kAllTimes) {
-      const auto wrong = run(problem, inside, text, when);
-      ASSERT_FALSE(wrong) << *wrong << "\n"
-                          << problem.text() << ", " << inside.plan.gemm_class.tile_name() << ", " << to_string(when)
-                          << ", case " << number << ", EPIFUSE_TEST_SEED=" << seed;
-    }
-  }
+  expect_definitions(
+      test_seed(34), 48,
+      [](const ConvolutionTypes& types, int number, Random&) { return machine_for(types.factor, number); },
+      [&](const plan::GemmPlan& plan) {
+        EXPECT_NE(plan.gemm_class.warp_tile(), nullptr);
+        tiles.insert(plan.gemm_class.tile_name());
+      });
   EXPECT_EQ(tiles.size(), 3U) << "every tile was drawn";
 }
 
@@ -81,12 +64,6 @@ TEST(WarpConvolutionEmitted, IsOneKernelForAllShapes) {
   EXPECT_EQ(sources.size(), 1U);
 }
 
-// What is found in kernels that lack something.
-struct Fault {
-  const char* from;
-  const char* to;
-};
-
 TEST(WarpConvolutionModel, FindsPlantedFaults) {
   constexpr Fault kFaults[] = {
       {" * p.stride_x - p.padding_x;", " * p.stride_x;"},
@@ -117,16 +94,7 @@ TEST(WarpConvolutionModel, FindsPlantedFaults) {
   // What stands between pixels is NaN in f16.
   ConvolutionProblem problem(kConvolutionChains[1], e, kConvolutionTypes[1], random);
   const plan::Inside inside = planned(problem, plan::Machine(80, 1));
-  const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
-  const auto sound = run(problem, inside, CompiledText(source), When::late);
-  ASSERT_FALSE(sound) << *sound;
-  for (const Fault& fault : kFaults) {
-    std::string broken = source;
-    const auto at = broken.find(fault.from);
-    ASSERT_NE(at, std::string::npos) << fault.from;
-    broken.replace(at, std::strlen(fault.from), fault.to);
-    EXPECT_TRUE(run(problem, inside, CompiledText(broken), When::late)) << fault.from;
-  }
+  expect_found(problem, inside, kFaults);
 }
 
 }  // namespace

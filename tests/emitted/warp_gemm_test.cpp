@@ -63,45 +63,26 @@ TEST(WarpGemmEmitted, LeavesPartialResults) {
   EXPECT_EQ(run_cases(reducing_gemm_chains(), 36).size(), 3U) << "every tile was drawn";
 }
 
-struct WarpFault {
-  const char* from;
-  const char* to;
-  When when;         ///< copies arrive where it is found
-  const char* says;  ///< part of the report; empty: a wrong result
-};
-
 TEST(WarpGemmModel, FindsPlantedFaults) {
-  const std::vector<WarpFault> faults = {
+  const Fault faults[] = {
       {"          wait_copies<kStages - 2>();\n          __syncthreads();\n", "          __syncthreads();\n",
-       When::late, "found nan"},
+       "found nan"},
       {"          wait_copies<kStages - 2>();\n          __syncthreads();\n", "          wait_copies<kStages - 2>();\n",
-       When::late, "found nan"},
+       "found nan"},
       {"    wait_copies<kStages - 2>();\n    __syncthreads();\n",
-       "    wait_copies<kStages - 1>();\n    __syncthreads();\n", When::late, "found nan"},
-      {"copy_stage(before, block + kStages - 1)", "copy_stage(stage, block + kStages - 1)", When::early, ""},
-      {"      wait_copies<kSlots - 1>();\n", "", When::late, "found nan"},
-      {"      __syncwarp();\n      store_rows_of_result", "      store_rows_of_result", When::late, ""},
-      {"    end_copies();\n  }\n\n  // Each vector", "  }\n\n  // Each vector", When::late, ""},
-      {"  return at ^ ((at >> 7 & 3) << 4);", "  return at;", When::late, "in the same banks"},
+       "    wait_copies<kStages - 1>();\n    __syncthreads();\n", "found nan"},
+      {"copy_stage(before, block + kStages - 1)", "copy_stage(stage, block + kStages - 1)", "", When::early},
+      {"      wait_copies<kSlots - 1>();\n", "", "found nan"},
+      {"      __syncwarp();\n      store_rows_of_result", "      store_rows_of_result", ""},
+      {"    end_copies();\n  }\n\n  // Each vector", "  }\n\n  // Each vector", ""},
+      {"  return at ^ ((at >> 7 & 3) << 4);", "  return at;", "in the same banks"},
       {"const int bytes = bytes_inside((kTransposed ? extent : depth) - number, kFactorBytes);",
-       "const int bytes = 16;", When::late, "found inf"},
+       "const int bytes = 16;", "found inf"},
   };
   const GemmChain& chain = gemm_chains()[3];
   const GemmExtents shape{.rows = 90, .columns = 100, .depth = 316};
   GemmProblem problem(chain, shape, {DType::bf16, DType::bf16, DType::bf16}, 7, plan::Machine(80, 2));
-  const std::string source = source_of(problem);
-  const auto sound = run(problem, CompiledText(source), When::late);
-  ASSERT_FALSE(sound) << *sound;
-  for (const WarpFault& fault : faults) {
-    std::string broken = source;
-    const auto at = broken.find(fault.from);
-    ASSERT_NE(at, std::string::npos) << fault.from << "\n" << source;
-    broken.replace(at, std::strlen(fault.from), fault.to);
-    const auto wrong = run(problem, CompiledText(broken), fault.when);
-    EXPECT_NE(wrong.value_or("nothing").find(wrong ? fault.says : "a fault"), std::string::npos)
-        << wrong.value_or("nothing") << "\n"
-        << fault.from;
-  }
+  expect_found(problem, faults);
 }
 
 }  // namespace

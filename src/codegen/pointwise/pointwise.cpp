@@ -400,7 +400,7 @@ class PointwiseEmitter {
         "{0}  {1} pair_{2}[kPair];\n{0}  from_reals<kPair>(result_{2}, pair_{2});\n#pragma unroll\n"
         "{0}  for (int i = 0; i < kPair; ++i) {3} = pair_{2}[i];\n",
         indent, storage_type(kernel_.outputs[output].dtype), output,
-        place_of_result(program_, kernel_, output, "e + i"));
+        place_of_result(program_, kernel_, output, "(e + i)"));
   }
 
   // A full vector has one element of what its row shares.

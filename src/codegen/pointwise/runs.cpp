@@ -164,9 +164,8 @@ std::string place_of_result(const ir::Program& program, const KernelClass& kerne
   const auto& run = kernel.outputs[output].run;
   if (!run) return fmt::format("{}[{}]", output_name(program, output), e);
   const std::string name = output_name(program, static_cast<std::size_t>(run->reader));
-  const std::string place = e.find(' ') == std::string_view::npos ? std::string(e) : fmt::format("({})", e);
-  return run->first == 0 ? fmt::format("run_{}[{} * {}]", name, run->step, place)
-                         : fmt::format("run_{}[{} * {} + {}]", name, run->step, place, run->first);
+  return run->first == 0 ? fmt::format("run_{}[{} * {}]", name, run->step, e)
+                         : fmt::format("run_{}[{} * {} + {}]", name, run->step, e, run->first);
 }
 
 std::string store_run(const ir::Program& program, const KernelClass& kernel, std::size_t output,

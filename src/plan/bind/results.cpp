@@ -93,17 +93,20 @@ bool generates_or_reduces(const ir::Program& program, const std::vector<bool>& r
          std::ranges::find(reduces, true) != reduces.end();
 }
 
-// Of a chain without reductions that repeats elements in its results, as the gradient of a mean pool: whether it writes
-// a value to each place that repeats it. Then it is computed once, and slices that take turns are written in runs.
-// Rows of an odd number of elements have no runs: there each place reads what it repeats.
-bool writes_repeats(const ir::Program& program, const std::vector<bool>& reduces, const std::vector<Slices>& slices) {
-  constexpr std::size_t kMostPlaces = 16;
-  constexpr std::int64_t kMostStep = 4;  // of runs
+// Whether a chain repeats elements, and may write them to each place. Where there are reductions, what is computed from
+// one is written so and the rest is read (Repeats). Random numbers are drawn for whole values alone.
+bool may_write_repeats(const ir::Program& program, const std::vector<bool>& reduces) {
   const auto is = [&](ir::Op op) {
     return std::ranges::any_of(program.nodes(), [op](const ir::Node& n) { return n.op == op; });
   };
-  if (!is(ir::Op::repeat_as) || is(ir::Op::rand_like) || std::ranges::find(reduces, true) != reduces.end())
-    return false;
+  return is(ir::Op::repeat_as) && !is(ir::Op::rand_like) && std::ranges::find(reduces, true) == reduces.end();
+}
+
+// Of such a chain whose results are these slices, as the gradient of a mean pool: whether it writes a value to each
+// place that repeats it. Then it is computed once, and slices that take turns are written in runs.
+// Rows of an odd number of elements have no runs: there each place reads what it repeats.
+bool writes_repeats(const ir::Program& program, const std::vector<Slices>& slices) {
+  constexpr std::size_t kMostPlaces = 16;
   std::vector<std::int64_t> counts;
   for (const ir::Result& result : program.results()) {
     const ir::Node& root = program.node(result.value);
@@ -112,7 +115,7 @@ bool writes_repeats(const ir::Program& program, const std::vector<bool>& reduces
     if (all.size() < 2 || !have_one_size(all)) return false;
     std::vector<std::int64_t> own;
     for (const Taken& taken : all[0]) {
-      if (taken.step > kMostStep) return false;
+      if (taken.step > kMostRunStep) return false;
       own.push_back(taken.count);
     }
     if (own.back() % 2 != 0 || (!counts.empty() && own != counts)) return false;
@@ -126,8 +129,9 @@ bool writes_repeats(const ir::Program& program, const std::vector<bool>& reduces
 std::vector<WrittenValue> written_values(const ir::Program& program, std::span<const TensorView> inputs,
                                          const std::vector<Dims>& shapes, const std::vector<bool>& reduces,
                                          const std::vector<ir::Value>& rejoined, Slicing slicing) {
-  std::vector<Slices> slices = slices_of(program, shapes, reduces, rejoined, Repeats::written);
-  if (!writes_repeats(program, reduces, slices)) slices = slices_of(program, shapes, reduces, rejoined);
+  std::vector<Slices> slices;
+  if (may_write_repeats(program, reduces)) slices = slices_of(program, shapes, reduces, rejoined, Repeats::written);
+  if (slices.empty() || !writes_repeats(program, slices)) slices = slices_of(program, shapes, reduces, rejoined);
   const auto shape = [&](ir::Value value) -> const Dims& { return shapes[static_cast<std::size_t>(value)]; };
   const auto op = [&](ir::Value value) { return program.node(value).op; };
   const auto written = [&](ir::Value value) {

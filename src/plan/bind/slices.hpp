@@ -17,6 +17,8 @@ using Slices = std::vector<std::vector<DimensionMap::Taken>>;
 
 /// Of one result: each is an output of the kernel.
 constexpr std::size_t kMostSlices = 64;
+/// Views or slices that take turns in memory are moved as a run. With larger steps a vector's run would be too long.
+constexpr int kMostRunStep = 4;
 
 /// Whether a node of the shape `own` is a sum to a shape that its argument may have been broadcast from, as gradients
 /// have it, and has that shape already.

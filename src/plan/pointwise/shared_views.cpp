@@ -178,11 +178,8 @@ void share_runs(KernelClass& kernel, const Space& space, const ir::Program& prog
     const int width = runs.width(reader, elements);
     if (width * size_in_bytes(kernel.inputs[reader]) < kLeastRunBytes) continue;
     const int step = runs.step(reader);
-    for (const auto& [input, first] : members) {
-      kernel.inputs[input].access = input == reader ? Access::run : Access::of_run;
-      kernel.inputs[input].width = input == reader ? width : 1;
-      kernel.inputs[input].run = RunOfViews{static_cast<int>(reader), step, first, static_cast<int>(reader)};
-    }
+    for (const auto& [input, first] : members)
+      put_in_run(kernel.inputs[input], input, {static_cast<int>(reader), step, first, static_cast<int>(reader)}, width);
   }
 }
 
