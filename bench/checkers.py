@@ -109,6 +109,31 @@ CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside 
         "q, s = quantize(rope(rms_norm(k, w), c, s0, at), f8e4m3); return q, s",
         "k=bf16[64,4,128] w=bf16[128] c=f32[64,64] s0=f32[64,64] at=i32[64,1]",
     ),
+    ("rows, several views in a run", "logsumexp(max_pool2d(x, 2), axis=-1)", "x=f16[64,32,256]"),
+    ("rows, two results in turns", "stack((softmax(x, -1), x), -1)", "x=f16[300,512]"),
+    ("flat, two results in turns", "stack((relu(x), silu(y)), -1)", "x=f16[300,512] y=f16[300,512]"),
+    ("flat, a result written to four places", "gelu(avg_pool2d(x, 2))", "x=f16[4,16,28,28] --gradient x"),
+    ("rows, gradients in runs", "group_norm(max_pool2d(tanh(x), 2), 8)", "x=f16[4,64,28,28] --gradient x"),
+    ("gradients of weights", "layer_norm(x, w, b)", "x=f16[600,1024] w=f16[1024] b=f16[1024] --gradient x,w,b"),
+    ("product, warp groups share tiles", "gelu(linear(x, w, b)) + r", "x=bf16[4090,520] w=bf16[1000,520] b=bf16[1000] r=bf16[4090,1000]"),
+    ("product, warp groups take turns", "relu(linear(x, w))", "x=f16[4100,264] w=f16[1152,264]"),
+    ("product, blocks share a depth", "relu(linear(x, w, b))", "x=bf16[512,2048] w=bf16[4096,2048] b=bf16[4096]"),
+    ("two products", "silu(linear(x, w)) * linear(x, v)", "x=f8e4m3[2048,512] w=f8e4m3[1024,512] v=f8e4m3[1024,512] --out bf16"),
+    (
+        "product, partial results of rows",
+        "y = linear(x, w) + r; return y, sum(square(y), -1, keepdim=true)",
+        "x=bf16[4096,1024] w=bf16[1024,1024] r=bf16[4096,1024]",
+    ),
+    (
+        "product, groups of columns",
+        "q, s = quantize(linear(x, w) * linear(x, v), f8e5m2, 32); return q, s",
+        "x=bf16[16384,1024] w=bf16[1152,1024] v=bf16[1152,1024]",
+    ),
+    (
+        "convolution",
+        "relu(conv2d(x, w, stride=1, padding=1)) + b",
+        "x=bf16[16,64,28,28]:nhwc w=bf16[128,64,3,3]:nhwc b=f32[128,1,1] --out bf16:nhwc",
+    ),
 )
 
 
