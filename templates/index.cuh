@@ -52,15 +52,6 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 }
 //@end
 
-//@section offset_flat : split
-// Where an operand keeps element i of the iteration space.
-__device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoordinates], const Space& space) {
-  Index at[kCoordinates];
-  split<kCoordinates - 1>(i, space, at);
-  return offset_of(at, strides);
-}
-//@end
-
 //@section position_flat
 // A vector of kElements consecutive elements of one thread.
 struct Position {

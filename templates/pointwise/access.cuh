@@ -51,8 +51,8 @@ __device__ __forceinline__ void store_wide(const T (&values)[kElements], T* targ
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_wide(T* target, const T* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth)
-    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+  for (int i = 0; i < kElements / kWidth; ++i)
+    *reinterpret_cast<Wide<T, kWidth>*>(target + i * kWidth) = *reinterpret_cast<const Wide<T, kWidth>*>(source + i * kWidth);
 }
 template <int kWidth, class T>
 __device__ __forceinline__ void load_wide(T (&values)[kElements], const T* source) {
@@ -97,11 +97,11 @@ __device__ __forceinline__ bool is_aligned(const T* address) {
 template <class Visit>
 __device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
-  Position element = position;
+  Position next = position;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    visit(e, offset_of(element.at, strides));
-    advance(element.at, space);
+    visit(e, offset_of(next.at, strides));
+    advance(next.at, space);
   }
 }
 //@end

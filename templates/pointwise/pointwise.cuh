@@ -130,7 +130,9 @@ __device__ __forceinline__ void run_step(const Params& p, const Uniforms& unifor
   } else {
     const Index full = p.elements / kElements;
     const Index i = full * kElements + (vector - full);
-    if (i < p.elements) element(p, uniforms, i);
+    if (i < p.elements) {
+      element(p, uniforms, i);
+    }
 //@endif
   }
 }

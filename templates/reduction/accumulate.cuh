@@ -68,6 +68,7 @@ constexpr unsigned kAllOf = n == 32 ? 0xffffffffu : (1u << n) - 1;
 __device__ __forceinline__ bool has(unsigned mask, int i) { return (mask >> i & 1u) != 0; }
 //@end
 
+// Where lanes reduce segments, a draft with a second loop compiles to other instructions than its lean source (lean_code_test).
 //@section lanes
 // The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
 template <int kFrom, int kTo, class Operation>
@@ -78,7 +79,13 @@ __device__ __forceinline__ Real over_lanes(Real own, const Operation& operation)
 }
 template <int kFrom, int kTo>
 __device__ __forceinline__ Real sum_of_lanes(Real own) {
+//@if kLaneSegments
   return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+//@else
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own += __shfl_xor_sync(0xffffffffu, own, offset);
+  return own;
+//@endif
 }
 //@end
 

@@ -20,7 +20,9 @@ template <class T>
 __device__ __forceinline__ void prefetch(const T* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
-  if (begin < end) prefetch_l2(begin, end);
+  if (begin < end) {
+    prefetch_l2(begin, end);
+  }
 }
 //@end
 

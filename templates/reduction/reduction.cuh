@@ -46,9 +46,9 @@ __device__ __forceinline__ auto locate_known(const Params& p, const Place& place
 }
 
 // The accumulators take kStepsAtOnce steps; `held` is the first.
-template <bool kFullVector, class Stage, class Steps>
+template <bool kFullVector, class Stage>
 __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                 Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+                                                 /*@if kInSharedMemory*/const Held&/*@endif*//*@if !kInSharedMemory*/Held*/*@endif*/ held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
   decltype(locate_known<kFullVector>(p, place, chunk, step)) positions[kStepsAtOnce];
 #pragma unroll
   for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate_known<kFullVector>(p, place, chunk, step + g);
@@ -56,9 +56,9 @@ __device__ __forceinline__ void accumulate_steps(const Params& p, const Uniforms
 }
 
 // The same where some element of them exists.
-template <class Stage, class Steps>
+template <class Stage>
 __device__ __forceinline__ void accumulate_existing(const Params& p, const Uniforms& uniforms, const Place& place, Index chunk, int step,
-                                                    Steps held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
+                                                    /*@if kInSharedMemory*/const Held&/*@endif*//*@if !kInSharedMemory*/Held*/*@endif*/ held, const Row (&rows)[kRows], Stage (&stage)[kRows], GridStage& grid) {
 //@if kStepsAtOnce == 1
   const decltype(existing<Stage::kGathers>(Position())) positions[1] = {existing<Stage::kGathers>(locate(p, place, chunk, step))};
   Stage::accumulate(stage, p, uniforms, positions, held, rows, grid);
@@ -466,6 +466,7 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, I
   }
 }
 
+//@if !kMovesFull
 // What is done with a step of each kind of position.
 struct CopyStep {
   const Params& p;
@@ -489,9 +490,15 @@ struct WriteStep {
     write_pass(p, uniforms, position, held.at(step), /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid);
   }
 };
+//@endif
 
 __device__ __forceinline__ void copy_staged(const Params& p, const Place& place, Index chunk, const Held& held) {
-  each_step<kLoadGathers>(p, place, chunk, CopyStep{p, held}, [](int steps) {
+//@if kMovesFull
+  const auto copy = [&](int step, const FullVector& position) { held.at(step).template load<CacheHint::none>(p, position); };
+//@else
+  const CopyStep copy{p, held};
+//@endif
+  each_step<kLoadGathers>(p, place, chunk, copy, [](int steps) {
     if (kCopyBatch == kUnrolled || steps % kCopyBatch == 0) end_of_batch();
   });
 }
@@ -536,7 +543,12 @@ __device__ __forceinline__ void write_staged(const Params& p, const Uniforms& un
 //@if kFull && kThreads > kGroupThreads
   if (!row_is_written(place)) return;
 //@endif
-  each_step<kWriteGathers>(p, place, chunk, WriteStep{p, uniforms, held, /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid}, [](int) {});
+//@if kMovesFull
+  const auto write = [&](int step, const FullVector& position) { write_pass(p, uniforms, position, held.at(step), /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid); };
+//@else
+  const WriteStep write{p, uniforms, held, /*@if kHasHoisted*/hoisted, /*@endif*/rows, grid};
+//@endif
+  each_step<kWriteGathers>(p, place, chunk, write, [](int) {});
 }
 //@end
 

@@ -37,8 +37,9 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 template <class Stage>
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots<Stage>& slots, const Stage* partials, Stage* finals, Index tile) {
+//@if kTileRows > 1 && kRows < 8
   // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
-  constexpr int kAtOnce = kTileRows > 1 && kRows < 8 ? 8 / kRows : 1;
+  constexpr int kAtOnce = 8 / kRows;
   Stage stage[kRows];
 #pragma unroll 1
   for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads * kAtOnce) {
@@ -56,6 +57,17 @@ __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place
       for (int k = 0; k < kRows; ++k) stage[k].merge(loaded[i][k]);
     }
   }
+//@else
+  Stage stage[kRows];
+#pragma unroll 1
+  for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads) {
+    Stage loaded[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) loaded[k] = read_fresh(&partials[(tile * p.chunks + chunk) * kTileRows + tile_row(k)]);
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) stage[k].merge(loaded[k]);
+  }
+//@endif
   __syncthreads();
   combine(place, stage, slots);
   if (is_leader(place)) {

@@ -142,8 +142,8 @@ std::string draft_of(const std::string& chain, const std::vector<TensorView>& in
 TEST(Source, AsksOnceWhetherAnElementIsWritten) {
   const TensorView x(nullptr, DType::bf16, {1, 1, 5, 6}, {0, 30, 6, 0});
   const std::string source = source_of("t = unflatten(x, 3, (2, -1)); t * sum(t, 4, true)", {x});
-  EXPECT_TRUE(has(source, "write_round(p") || has(source, "write_round<false>(p")) << source;
-  EXPECT_FALSE(has(source, "write_round<true>(p")) << source;
+  EXPECT_TRUE(has(source, "\n  write_pass(p")) << source;
+  EXPECT_FALSE(has(source, "\n    write_pass(p")) << source;
 }
 
 // The examples of docs/internals/kernels, and what the measures of lean kernels are: sources do not grow unnoticed.
@@ -160,26 +160,26 @@ TEST(Source, IsNoLongerThanItWas) {
   const std::string norm = "silu(group_norm(x, 32, w, b))";
   const TensorView weight = of(DType::f32, {512});
   const std::vector<Kernel> kernels = {
-      {"relu(x) + b", {of(DType::f16, nchw), of(DType::f32, {128, 1, 1})}, DType::f16, 348},
-      {"relu(x + b)", {of(DType::f16, {1024, 8192}), of(DType::f32, {8192})}, DType::f16, 338},
+      {"relu(x) + b", {of(DType::f16, nchw), of(DType::f32, {128, 1, 1})}, DType::f16, 185},
+      {"relu(x + b)", {of(DType::f16, {1024, 8192}), of(DType::f32, {8192})}, DType::f16, 150},
       {"sigmoid((x + b) * s)",
        {of(DType::f16, wide), of(DType::f32, {32, 1, 1}), of(DType::f32, {32, 1, 1})},
        DType::f16,
-       365},
-      {"(minimum(x, 0.5) + b) * 2", {of(DType::f16, nchw), of(DType::f32, {128, 1, 1})}, DType::f16, 345},
-      {"x * sigmoid(x) + b", {of(DType::f16, {32768, 4096}), of(DType::f32, {4096})}, DType::f16, 350},
+       200},
+      {"(minimum(x, 0.5) + b) * 2", {of(DType::f16, nchw), of(DType::f32, {128, 1, 1})}, DType::f16, 185},
+      {"x * sigmoid(x) + b", {of(DType::f16, {32768, 4096}), of(DType::f32, {4096})}, DType::f16, 156},
       {"relu(x * s + b)",
        {of(DType::i32, {8192, 4096}), of(DType::f32, {4096}), of(DType::f32, {4096})},
        DType::i8,
-       390},
+       230},
       {"sigmoid((x + b) * s)",
        {of(DType::f16, wide), of(DType::f32, {32, 1, 1}), of(DType::f32, {32, 1, 1})},
        DType::f32,
-       409},
-      {"softmax(x, -1)", {of(DType::f32, {4096, 4096})}, DType::f32, 909},
-      {norm.c_str(), {of(DType::f16, {16, 512, 64, 64}), weight, weight}, DType::f16, 1166},
-      {norm.c_str(), {of(DType::f16, {1, 512, 360, 640}), weight, weight}, DType::f16, 1274},
-      {norm.c_str(), {of(DType::f32, {1, 512, 720, 1280}), weight, weight}, DType::f32, 1203},
+       240},
+      {"softmax(x, -1)", {of(DType::f32, {4096, 4096})}, DType::f32, 372},
+      {norm.c_str(), {of(DType::f16, {16, 512, 64, 64}), weight, weight}, DType::f16, 600},
+      {norm.c_str(), {of(DType::f16, {1, 512, 360, 640}), weight, weight}, DType::f16, 735},
+      {norm.c_str(), {of(DType::f32, {1, 512, 720, 1280}), weight, weight}, DType::f32, 640},
   };
   for (const Kernel& kernel : kernels) {
     const OutputView out(nullptr, kernel.out, kernel.inputs[0].shape);
@@ -215,13 +215,13 @@ TEST(Source, ForTestsDiffersInBranchesForTheHost) {
     found += of_both.contains(line) ? 1 : 0;
     if (!of_both.contains(line)) others += line + "\n";
   }
-  EXPECT_GE(found * 100, cuda.size() * 97) << others;
+  EXPECT_GE(found * 100, cuda.size() * 95) << others;
 }
 
 // Nobody else may see what a cheaper formula gives.
 TEST(Source, ArgumentsOfLongSoftmaxesAreTermsOfSums) {
   const auto cheap = [](const std::string& chain, std::int64_t length) {
-    return has(source_of(chain, {{nullptr, DType::f32, {1024, length}}}), "= fast::gelu_term(");
+    return has(source_of(chain, {{nullptr, DType::f32, {1024, length}}}), "= gelu_term(");
   };
   EXPECT_TRUE(cheap("softmax(gelu(x), 1)", 8192));
   EXPECT_TRUE(cheap("t = gelu(x); e = exp(t - amax(t, 1, true)); e / sum(e, 1, true)", 8192));
@@ -238,9 +238,9 @@ TEST(Source, TermsOfSumsMayBeCoarseWhereResultsRoundToFewBits) {
     const TensorView x = {nullptr, type, {128, 32, 254, 254}};
     return source_of("group_norm(sigmoid(x), 8)", {x}) + source_of("group_norm(gelu(x), 8)", {x});
   };
-  EXPECT_TRUE(has(of(DType::f16), "= fast::sigmoid_term(") && has(of(DType::f16), "= fast::sigmoid("));
-  EXPECT_TRUE(has(of(DType::bf16), "= fast::gelu(") && has(of(DType::bf16), "= fast::gelu_fine("));
-  EXPECT_FALSE(has(of(DType::f32), "= fast::sigmoid_term("));
+  EXPECT_TRUE(has(of(DType::f16), "= sigmoid_term(") && has(of(DType::f16), "= sigmoid("));
+  EXPECT_TRUE(has(of(DType::bf16), "= gelu(") && has(of(DType::bf16), "= gelu_fine("));
+  EXPECT_FALSE(has(of(DType::f32), "= sigmoid_term("));
 }
 
 // A norm's factor of the row and its weight, the same for a vector, are multiplied once for it; the mean is subtracted
@@ -275,7 +275,7 @@ TEST(Source, FactorsLeaveTheLoopWhereResultsRoundToFewBits) {
   };
   constexpr const char* kArguments = ", in_s);";
   const std::string half = norm(DType::f16, DType::f16);
-  EXPECT_TRUE(has(half.substr(half.find("= fast::sigmoid(")), kArguments)) << half;
+  EXPECT_TRUE(has(half.substr(half.find("= sigmoid(")), kArguments)) << half;
   const std::string wide = norm(DType::f16, DType::f32);
   EXPECT_TRUE(has(wide, kArguments)) << "half of a float is one";
   EXPECT_EQ(wide.find(kArguments), wide.rfind(kArguments)) << wide;

@@ -244,18 +244,47 @@ TEST(Lean, LoopsOfOneTurnAndBranchesThatAreKnownGo) {
   EXPECT_TRUE(has(text, "{\n  const float a = p[0];\n  p[1] = a;\n  p[3] = 3;\n}\n")) << text;
 }
 
-// A name that is declared twice, a loop that may end early, a variable that its loop changes, and what the compiler is
-// told to unroll.
+// A name that is declared twice, a loop that may end early, and a variable that its loop changes.
 TEST(Lean, BlocksAndLoopsStayWhereTheyMatter) {
   const std::string twice = of_kernel("",
                                       "  float a = 1;\n  if constexpr (true) {\n    const float a = 2;\n    p[1] = a;\n"
                                       "  }\n  p[0] = a;\n");
   EXPECT_TRUE(has(twice, "  {\n    const float a = 2;\n    p[1] = a;\n  }\n")) << twice;
   for (const std::string loop : {"  for (int k = 0; k < 1; ++k) {\n    if (p[k] > 0) break;\n    p[k] = 1;\n  }\n",
-                                 "#pragma unroll\n  for (int k = 0; k < 1; ++k) p[k] = 1;\n",
                                  "  for (int k = 0; k < 1; ++k) {\n    k += 1;\n    p[k] = 1;\n  }\n",
                                  "  for (int k = 0; k < 2; ++k) p[k] = 1;\n"})
     EXPECT_TRUE(has(of_kernel("", loop), loop)) << of_kernel("", loop);
+}
+
+// What the compiler is told to unroll has no loop of one turn; in a nest the other loop keeps its own line.
+TEST(Lean, UnrolledLoopsOfOneTurnDissolve) {
+  const std::string text =
+      of_kernel("",
+                "#pragma unroll\n  for (int i = 0; i < 4; ++i) {\n#pragma unroll\n    for (int k = 0; "
+                "k < 1; ++k) {\n      p[i + k] = k;\n    }\n  }\n");
+  EXPECT_TRUE(has(text, "#pragma unroll\n  for (int i = 0; i < 4; ++i) {\n    p[i] = 0;\n  }\n")) << text;
+  const std::string outer =
+      of_kernel("",
+                "#pragma unroll\n  for (int k = 0; k < 1; ++k)\n#pragma unroll\n    for (int i = 0; "
+                "i < 4; ++i) p[i] = k;\n");
+  EXPECT_TRUE(has(outer, "{\n#pragma unroll\n  for (int i = 0; i < 4; ++i) p[i] = 0;\n}\n")) << outer;
+}
+
+// A call that only finds out what nobody reads goes with its variable. One that stores does not, nor does one of a name
+// that is read.
+TEST(Lean, VariablesThatNobodyReadsGo) {
+  const std::string functions =
+      "struct Place {\n  int at;\n};\n\nDEVICE void find(int i, Place& place) { place.at = i * 3; }\n\n"
+      "DEVICE Place locate(int i) {\n  Place place;\n  find(i, place);\n  return place;\n}\n\n"
+      "DEVICE Place stored(float* to) {\n  to[5] = 1;\n  return Place{1};\n}\n\n";
+  const std::string text = of_kernel(functions,
+                                     "  Place places[2];\n#pragma unroll\n  for (int i = 0; i < 2; ++i) places[i] = "
+                                     "locate(i);\n  p[0] = 1;\n");
+  EXPECT_TRUE(has(text, "(float* p) {\n  p[0] = 1;\n}\n")) << text;
+  const std::string stores = of_kernel(functions, "  Place place;\n  place = stored(p);\n");
+  EXPECT_TRUE(has(stores, "to[5] = 1;")) << stores;
+  const std::string reads = of_kernel(functions, "  Place place;\n  place = locate(2);\n  p[0] = place.at;\n");
+  EXPECT_TRUE(has(reads, "place = locate(2);")) << reads;
 }
 
 // What stands behind a return that is always taken is never reached.
@@ -395,7 +424,8 @@ TEST(Lean, OverloadsForAnyTypeGoWhereEachCallHasItsOwn) {
   EXPECT_TRUE(has(other, "a * 7")) << other;
 }
 
-TEST(Lean, DetailsStandAtTheTopUnlessTheirNamesMeanSomethingElse) {
+// Helpers and operations alike. A variable of the name may stand where it is not called.
+TEST(Lean, NamespacesGo) {
   const std::string functions =
       "namespace detail {\n\nDEVICE float twice(float a) { return a * __sinf(a); }\n\n"
       "DEVICE float more(float a) { return twice(a) + twice(a + 1); }\n\n}  // namespace detail\n\n";
@@ -404,7 +434,23 @@ TEST(Lean, DetailsStandAtTheTopUnlessTheirNamesMeanSomethingElse) {
   EXPECT_TRUE(has(text, "p[1] = more(p[1] * p[2]);")) << text;
   const std::string local =
       of_kernel(functions, "  float twice = p[3];\n  p[0] = detail::more(p[0]) + detail::more(p[1]) * twice;\n");
-  EXPECT_TRUE(has(local, "namespace detail {") && has(local, "detail::more(p[0])")) << local;
+  EXPECT_TRUE(has(local, "p[0] = more(p[0]) + more(p[1]) * twice;")) << local;
+  const std::string called =
+      of_kernel(functions, "  float more = p[3];\n  p[0] = detail::more(p[0]) + detail::more(p[1]) * more;\n");
+  EXPECT_TRUE(has(called, "p[0] = detail_more(p[0]) + detail_more(p[1]) * more;")) << called;
+}
+
+// CUDA has an exp2, and a source may have two functions of a name.
+TEST(Lean, OperationsWhoseNamesAreTakenHaveThatOfTheirNamespace) {
+  const std::string functions =
+      "namespace fast {\n\nDEVICE float exp2(float a) {\n  float r;\n  asm(\"ex2 %0, %1;\" : \"=f\"(r) : \"f\"(a));\n  "
+      "return r;\n}\n\nDEVICE float silu(float a) { return a * exp2(a); }\n\n}  // namespace fast\n\n"
+      "namespace ops {\n\nDEVICE float silu(float a) { return a * fast::exp2(-a); }\n\n}  // namespace ops\n\n";
+  const std::string text = of_kernel(functions, "  p[0] = fast::silu(p[0]) + ops::silu(p[1]) + ::exp2(p[2]);\n");
+  EXPECT_FALSE(has(text, "namespace")) << text;
+  EXPECT_TRUE(has(text, "float fast_exp2(float a) {")) << text;
+  EXPECT_TRUE(has(text, "return a * fast_exp2(a);") && has(text, "return a * fast_exp2(-a);")) << text;
+  EXPECT_TRUE(has(text, "+ ::exp2(p[2]);")) << text;
 }
 
 // ---- functions in place
@@ -418,7 +464,7 @@ TEST(Lean, WhatOnePlaceCallsStandsThere) {
   EXPECT_TRUE(has(text, "{\n  // Why.\n  const float twice = p[1] * 2;\n  *p = twice;\n}\n")) << text;
 }
 
-// Names that would meet, a return, a loop or a branch of its own, two places, a value that it changes.
+// Names that would meet, a return, two places, a value that it changes and the caller has by the same name.
 TEST(Lean, FunctionsThatCannotStandInPlaceStay) {
   const auto stays = [&](const std::string& function, const std::string& statements) {
     const std::string text = of_kernel(function, statements);
@@ -427,13 +473,24 @@ TEST(Lean, FunctionsThatCannotStandInPlaceStay) {
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  const float a = to[1];\n  *to = a;\n}\n\n",
                     "  const float a = 1;\n  f(p);\n  p[2] = a;\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  if (*to > 0) return;\n  *to = 1;\n}\n\n", "  f(p);\n"));
-  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[3] = 1;\n  if (*to > 0) *to = 1;\n}\n\n", "  f(p);\n"));
-  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  for (int i = 0; i < 4; ++i) to[i] = 1;\n}\n\n", "  f(p);\n"));
-  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[3] = 1;\n  *to = *to > 0 ? 1 : 2;\n}\n\n", "  f(p);\n"));
-  EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  while (*to > 0) *to -= 1;\n}\n\n", "  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to) {\n  to[0] = 1;\n  to[1] = 2;\n}\n\n", "  f(p);\n  f(p);\n"));
   EXPECT_TRUE(stays("DEVICE void f(float* to, int n) {\n  n += 1;\n  to[n] = 1;\n}\n\n",
                     "  int n = threadIdx.x;\n  f(p, n);\n  p[n] = 2;\n"));
+}
+
+// A loop, a value that it changes, and arguments that are no names; members that only their like call.
+TEST(Lean, WhatBranchesMayStandInPlace) {
+  const std::string text = of_kernel(
+      "DEVICE void f(float* to, int n, int left) {\n  for (; n < left; ++n) to[n] = left;\n  if (n > 3) to[0] = "
+      "1;\n}\n\n",
+      "  f(p, threadIdx.x, blockIdx.x * 4);\n");
+  EXPECT_TRUE(has(text, "{\n  int n = threadIdx.x;\n  const int left = blockIdx.x * 4;\n  for (; n < left; ++n)"))
+      << text;
+  const std::string members = of_kernel(
+      "struct A {\n  float a;\n  DEVICE void merge(const A& b) { a += b.a; }\n  DEVICE void add() { a += 1; }\n};\n\n"
+      "struct B {\n  A a;\n  DEVICE void merge(const B& b) { a.merge(b.a); }\n};\n\n",
+      "  B b;\n  b.a.a = p[0];\n  b.a.add();\n  p[1] = b.a.a;\n");
+  EXPECT_FALSE(has(members, "merge")) << members;
 }
 
 // Members that types made from it have, too, where nothing is of the type itself.

@@ -64,8 +64,6 @@ __device__ __forceinline__ f16 from_real(float v) {
   return r;
 }
 
-namespace ops {
-
 // NaN if either is; see minimum.
 __device__ __forceinline__ float maximum(float a, float b) {
 #if __CUDA_ARCH__ >= 800
@@ -79,8 +77,6 @@ __device__ __forceinline__ float maximum(float a, float b) {
 
 __device__ __forceinline__ float relu(float a) { return maximum(a, 0.0f); }
 
-}  // namespace ops
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
@@ -93,17 +89,6 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
-__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const Index quotient = divide(n, space.divisors[d]);
-    at[d] = n - quotient * space.extents[d];
-    n = quotient;
-  }
-  at[0] = n;
-}
-
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Wide {
@@ -114,49 +99,49 @@ struct alignas(sizeof(T) * kWidth) Wide {
 template <int kWidth, class T>
 __device__ __forceinline__ void copy_wide(T* target, const T* source) {
 #pragma unroll
-  for (int e = 0; e < kElements; e += kWidth)
-    *reinterpret_cast<Wide<T, kWidth>*>(target + e) = *reinterpret_cast<const Wide<T, kWidth>*>(source + e);
+  for (int i = 0; i < kElements / kWidth; ++i)
+    *reinterpret_cast<Wide<T, kWidth>*>(target + i * kWidth) = *reinterpret_cast<const Wide<T, kWidth>*>(source + i * kWidth);
 }
 
 // The chain, for one element.
 __device__ __forceinline__ Real chain(Real in_x, Real in_bias) {
   const Real t2 = in_x + in_bias;
-  return ops::relu(t2);
-}
-
-// One vector of every operand, in registers.
-__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
-  alignas(16) f16 in_x[kElements];
-  alignas(16) f32 in_bias[kElements];
-  alignas(16) f16 out[kElements];
-  copy_wide<8>(in_x, p.in_x + position.linear);
-  const f32* source = p.in_bias + offset_of(position.at, p.strides_in_bias);
-  copy_wide<4>(in_bias, source);
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) out[e] = from_real(chain(to_real(in_x[e]), in_bias[e]));
-  copy_wide<8>(p.out + position.linear, out);
+  return relu(t2);
 }
 
 // The vector that begins with an element.
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
   position.linear = first;
-  split(first, p.space, position.at);
+  // Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+  Index n = first;
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const Index quotient = divide(n, p.space.divisors[d]);
+    position.at[d] = n - quotient * p.space.extents[d];
+    n = quotient;
+  }
+  position.at[0] = n;
   return position;
 }
 
-// A vector of the flat schedule: its elements lie in one line.
-__device__ __forceinline__ void run_step(const Params& p, Index vector) {
+extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_add_relu_f16_f16_249dcb(const Params p) {
+  // What a producer wrote last is still in the L2 cache: then blocks begin with it.
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index tile = p.reverse_order ? p.tiles - 1 - block : block;
+  // A vector of the flat schedule: its elements lie in one line.
+  const Index vector = tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
   const Position position = locate(vector * kElements, p);
   if (position.linear <= p.elements - kElements) {
-    run_vector(p, position);
+    // One vector of every operand, in registers.
+    alignas(16) f16 in_x[kElements];
+    alignas(16) f32 in_bias[kElements];
+    alignas(16) f16 out[kElements];
+    copy_wide<8>(in_x, p.in_x + position.linear);
+    const f32* source = p.in_bias + offset_of(position.at, p.strides_in_bias);
+    copy_wide<4>(in_bias, source);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) out[e] = from_real(chain(to_real(in_x[e]), in_bias[e]));
+    copy_wide<8>(p.out + position.linear, out);
   }
-}
-
-// What a producer wrote last is still in the L2 cache: then blocks begin with it.
-__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
-
-extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_add_relu_f16_f16_249dcb(const Params p) {
-  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
-  run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

@@ -69,8 +69,6 @@ __device__ __forceinline__ f16 from_real(float v) {
   return r;
 }
 
-namespace ops {
-
 // NaN if either is. The first comparison also takes a NaN in b: nothing is below it, so b is chosen.
 __device__ __forceinline__ float minimum(float a, float b) {
 #if __CUDA_ARCH__ >= 800
@@ -82,21 +80,8 @@ __device__ __forceinline__ float minimum(float a, float b) {
 #endif
 }
 
-}  // namespace ops
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
-}
-
-// The next element, with carries from row to row.
-__device__ __forceinline__ void advance(Index (&at)[kCoordinates], const Space& space) {
-  ++at[kCoordinates - 1];
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const bool carry = at[d] == space.extents[d];
-    at[d] = carry ? 0 : at[d];
-    at[d - 1] += carry ? 1 : 0;
-  }
 }
 
 // Where an operand keeps the element at these coordinates.
@@ -107,53 +92,52 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
   return offset;
 }
 
-// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
-__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const Index quotient = divide(n, space.divisors[d]);
-    at[d] = n - quotient * space.extents[d];
-    n = quotient;
-  }
-  at[0] = n;
-}
-
-// Where an operand keeps element i of the iteration space.
-__device__ __forceinline__ Index offset_of(Index i, const Index (&strides)[kCoordinates], const Space& space) {
-  Index at[kCoordinates];
-  split(i, space, at);
-  return offset_of(at, strides);
-}
-
 // Each element of a vector that may reach into the next row: visit(e, offset).
 template <class Visit>
 __device__ __forceinline__ void each_element(const Position& position, const Index (&strides)[kCoordinates], const Space& space,
                                              const Visit& visit) {
-  Position element = position;
+  Position next = position;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
-    visit(e, offset_of(element.at, strides));
-    advance(element.at, space);
-  }
-}
-
-// A vector from memory or to it, kWidth elements at a time.
-__device__ __forceinline__ void copy_wide(f16* target, const f16* source) {
+    visit(e, offset_of(next.at, strides));
+    // The next element, with carries from row to row.
+    ++next.at[kCoordinates - 1];
 #pragma unroll
-  for (int e = 0; e < kElements; e += 8)
-    *reinterpret_cast<Wide*>(target + e) = *reinterpret_cast<const Wide*>(source + e);
+    for (int d = kCoordinates - 1; d > 0; --d) {
+      const bool carry = next.at[d] == space.extents[d];
+      next.at[d] = carry ? 0 : next.at[d];
+      next.at[d - 1] += carry ? 1 : 0;
+    }
+  }
 }
 
 // The chain, for one element.
 __device__ __forceinline__ Real chain(Real in_x, Real in_bias) {
-  const Real t2 = ops::minimum(in_x, 0.5f);
+  const Real t2 = minimum(in_x, 0.5f);
   const Real t4 = t2 + in_bias;
   return t4 * 2.0f;
 }
 
+// The vector that begins with an element.
+__device__ __forceinline__ Position locate(Index first, const Params& p) {
+  Position position;
+  position.linear = first;
+  // Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+  Index n = first;
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const Index quotient = divide(n, p.space.divisors[d]);
+    position.at[d] = n - quotient * p.space.extents[d];
+    n = quotient;
+  }
+  position.at[0] = n;
+  return position;
+}
+
 // One element alone.
 __device__ __forceinline__ void element(const Params& p, Index i) {
-  p.out[i] = from_real(chain(to_real(p.in_x[i]), p.in_bias[offset_of(i, p.strides_in_bias, p.space)]));
+  const Position alone = locate(i, p);
+  p.out[i] = from_real(chain(to_real(p.in_x[i]), p.in_bias[offset_of(alone.at, p.strides_in_bias)]));
 }
 
 // One vector of every operand, in registers.
@@ -162,7 +146,7 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
   alignas(16) f16 in_x[kElements];
   f32 in_bias[kFullVector ? 1 : kElements];
   alignas(16) f16 out[kElements];
-  copy_wide(in_x, p.in_x + position.linear);
+  *reinterpret_cast<Wide*>(in_x) = *reinterpret_cast<const Wide*>(p.in_x + position.linear);
   if constexpr (kFullVector) {
     in_bias[0] = p.in_bias[offset_of(position.at, p.strides_in_bias)];
   } else {
@@ -170,20 +154,16 @@ __device__ __forceinline__ void run_vector(const Params& p, const Position& posi
   }
 #pragma unroll
   for (int e = 0; e < kElements; ++e) out[e] = from_real(chain(to_real(in_x[e]), in_bias[kFullVector ? 0 : e]));
-  copy_wide(p.out + position.linear, out);
+  *reinterpret_cast<Wide*>(p.out + position.linear) = *reinterpret_cast<const Wide*>(out);
 }
 
-// The vector that begins with an element.
-__device__ __forceinline__ Position locate(Index first, const Params& p) {
-  Position position;
-  position.linear = first;
-  split(first, p.space, position.at);
-  return position;
-}
-
-// A vector of the flat schedule: its elements lie in one line, which may cross into the next row.
-// Behind the last vector each element that is left has a thread of its own, as if it were a vector.
-__device__ __forceinline__ void run_step(const Params& p, Index vector) {
+extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_minimum_add_mul_f16_f16_ccc839(const Params p) {
+  // What a producer wrote last is still in the L2 cache: then blocks begin with it.
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index tile = p.reverse_order ? p.tiles - 1 - block : block;
+  // A vector of the flat schedule: its elements lie in one line, which may cross into the next row.
+  // Behind the last vector each element that is left has a thread of its own, as if it were a vector.
+  const Index vector = tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
   const Position position = locate(vector * kElements, p);
   const bool exists = position.linear <= p.elements - kElements;
   const bool full_vector = exists && position.at[kCoordinates - 1] + kElements <= p.space.extents[kCoordinates - 1];
@@ -194,14 +174,8 @@ __device__ __forceinline__ void run_step(const Params& p, Index vector) {
   } else {
     const Index full = p.elements / kElements;
     const Index i = full * kElements + (vector - full);
-    if (i < p.elements) element(p, i);
+    if (i < p.elements) {
+      element(p, i);
+    }
   }
-}
-
-// What a producer wrote last is still in the L2 cache: then blocks begin with it.
-__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
-
-extern "C" __global__ void __launch_bounds__(256, 8) epifuse_flat_minimum_add_mul_f16_f16_ccc839(const Params p) {
-  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
-  run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

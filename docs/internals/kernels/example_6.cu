@@ -97,8 +97,6 @@ __device__ __forceinline__ void to_reals(const i8* from, float* to) {
   bytes_to_reals<kCount>(byte_pair<kCount>(from) ^ 0x8080u, 8388736.0f, to);
 }
 
-namespace ops {
-
 // NaN if either is; see minimum.
 __device__ __forceinline__ float maximum(float a, float b) {
 #if __CUDA_ARCH__ >= 800
@@ -112,8 +110,6 @@ __device__ __forceinline__ float maximum(float a, float b) {
 
 __device__ __forceinline__ float relu(float a) { return maximum(a, 0.0f); }
 
-}  // namespace ops
-
 __device__ __forceinline__ int divide(int n, const Divisor& d) {
   return static_cast<int>(__umulhi(2u * static_cast<unsigned>(n), d.multiplier) >> d.shift);
 }
@@ -124,17 +120,6 @@ __device__ __forceinline__ Index offset_of(const Index (&at)[kCoordinates], cons
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) offset += at[d] * strides[d];
   return offset;
-}
-
-// Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
-__device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[kCoordinates]) {
-#pragma unroll
-  for (int d = kCoordinates - 1; d > 0; --d) {
-    const Index quotient = divide(n, space.divisors[d]);
-    at[d] = n - quotient * space.extents[d];
-    n = quotient;
-  }
-  at[0] = n;
 }
 
 // What one memory instruction moves: in words where elements are narrower, so that the compiler keeps them packed as they are.
@@ -186,56 +171,56 @@ __device__ __forceinline__ void load_contiguous(f32 (&values)[kElements], const 
 __device__ __forceinline__ Real chain(Real in_x, Real in_scale, Real in_bias) {
   const Real t2 = in_x * in_scale;
   const Real t4 = t2 + in_bias;
-  return ops::relu(t4);
-}
-
-// One vector of every operand, in registers.
-__device__ __forceinline__ void run_vector(const Params& p, const Position& position) {
-  alignas(16) i32 in_x[kElements];
-  alignas(16) f32 in_scale[kElements];
-  alignas(16) f32 in_bias[kElements];
-  alignas(16) i8 out[kElements];
-  load_wide(in_x, p.in_x + position.linear);
-  load_contiguous(in_scale, p.in_scale, p.strides_in_scale, position);
-  load_contiguous(in_bias, p.in_bias, p.strides_in_bias, position);
-  constexpr int kPair = 2;
-#pragma unroll
-  for (int e = 0; e < kElements; e += kPair) {
-    Real real_in_x[kPair];
-    to_reals<kPair>(in_x + e, real_in_x);
-    Real real_in_scale[kPair];
-    to_reals<kPair>(in_scale + e, real_in_scale);
-    Real real_in_bias[kPair];
-    to_reals<kPair>(in_bias + e, real_in_bias);
-    Real result_0[kPair];
-#pragma unroll
-    for (int i = 0; i < kPair; ++i)
-      result_0[i] = chain(real_in_x[i], real_in_scale[i], real_in_bias[i]);
-    from_reals<kPair>(result_0, out + e);
-  }
-  store_wide(out, p.out + position.linear);
+  return relu(t4);
 }
 
 // The vector that begins with an element.
 __device__ __forceinline__ Position locate(Index first, const Params& p) {
   Position position;
   position.linear = first;
-  split(first, p.space, position.at);
+  // Coordinates 0 … kLast of the number `n`, of which the last runs the fastest.
+  Index n = first;
+#pragma unroll
+  for (int d = kCoordinates - 1; d > 0; --d) {
+    const Index quotient = divide(n, p.space.divisors[d]);
+    position.at[d] = n - quotient * p.space.extents[d];
+    n = quotient;
+  }
+  position.at[0] = n;
   return position;
 }
 
-// A vector of the flat schedule: its elements lie in one line.
-__device__ __forceinline__ void run_step(const Params& p, Index vector) {
+extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_dfae41(const Params p) {
+  // What a producer wrote last is still in the L2 cache: then blocks begin with it.
+  const Index block = static_cast<Index>(blockIdx.x);
+  const Index tile = p.reverse_order ? p.tiles - 1 - block : block;
+  // A vector of the flat schedule: its elements lie in one line.
+  const Index vector = tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x);
   const Position position = locate(vector * kElements, p);
   if (position.linear <= p.elements - kElements) {
-    run_vector(p, position);
+    // One vector of every operand, in registers.
+    alignas(16) i32 in_x[kElements];
+    alignas(16) f32 in_scale[kElements];
+    alignas(16) f32 in_bias[kElements];
+    alignas(16) i8 out[kElements];
+    load_wide(in_x, p.in_x + position.linear);
+    load_contiguous(in_scale, p.in_scale, p.strides_in_scale, position);
+    load_contiguous(in_bias, p.in_bias, p.strides_in_bias, position);
+    constexpr int kPair = 2;
+#pragma unroll
+    for (int e = 0; e < kElements; e += kPair) {
+      Real real_in_x[kPair];
+      to_reals<kPair>(in_x + e, real_in_x);
+      Real real_in_scale[kPair];
+      to_reals<kPair>(in_scale + e, real_in_scale);
+      Real real_in_bias[kPair];
+      to_reals<kPair>(in_bias + e, real_in_bias);
+      Real result_0[kPair];
+#pragma unroll
+      for (int i = 0; i < kPair; ++i)
+        result_0[i] = chain(real_in_x[i], real_in_scale[i], real_in_bias[i]);
+      from_reals<kPair>(result_0, out + e);
+    }
+    store_wide(out, p.out + position.linear);
   }
-}
-
-// What a producer wrote last is still in the L2 cache: then blocks begin with it.
-__device__ __forceinline__ Index in_order(Index tile, const Params& p) { return p.reverse_order ? p.tiles - 1 - tile : tile; }
-
-extern "C" __global__ void __launch_bounds__(256) epifuse_flat_mul_add_relu_i32_i8_dfae41(const Params p) {
-  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);
-  run_step(p, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));
 }

@@ -150,17 +150,11 @@ __device__ __forceinline__ float reciprocal_guess(float d) {
 // Where results round to few bits: 2 instructions, not 9, once per row, which may be one thread's few elements.
 __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum * reciprocal_guess(count); }
 
-// The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
-template <int kFrom, int kTo, class Operation>
-__device__ __forceinline__ Real over_lanes(Real own, const Operation& operation) {
-#pragma unroll
-  for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
-  return own;
-}
-
 template <int kFrom, int kTo>
 __device__ __forceinline__ Real sum_of_lanes(Real own) {
-  return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own += __shfl_xor_sync(0xffffffffu, own, offset);
+  return own;
 }
 
 // Pairs, pairs of pairs, …: short dependences, and an error that grows with the logarithm.
@@ -205,9 +199,6 @@ struct Moments {
     mean += beyond;
     deviations = deviations - deviations == Real(0) ? fma(-rest, beyond, deviations) : deviations + (rest - rest);
     rest = Real(0);
-  }
-  __device__ __forceinline__ void recenter() {
-    if (rest - rest == Real(0)) settle();
   }
   // The weights of the means need not be exact, but add up to 1 (mean + difference * share would make NaN of a mean of Inf).
   __device__ __forceinline__ void merge(const Moments& other) {
@@ -256,13 +247,6 @@ struct alignas(16) Packet {
   __device__ __forceinline__ void put(int e, const T& value) { reinterpret_cast<T*>(words)[e] = value; }
 };
 
-__device__ __forceinline__ void store_words(const Packet<f16>& packet, f16* target) {
-  typedef Words Access;
-#pragma unroll
-  for (int i = 0; i < 1; ++i)
-    *reinterpret_cast<Access*>(target + i * 8) = reinterpret_cast<const Access*>(packet.words)[i];
-}
-
 __device__ __forceinline__ Packet<f16> load_held(const Chunk16* chunks16) {
   Packet<f16> held;
 #pragma unroll
@@ -278,24 +262,14 @@ __device__ __forceinline__ void copy_async(void* shared_address, const void* sou
 
 __device__ __forceinline__ void end_of_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// From memory to a packet in shared memory, without a register between where the copy instruction has that size.
-__device__ __forceinline__ void copy_words(Chunk16* chunks16, const f16* source) {
-#pragma unroll
-  for (int i = 0; i < 1; ++i) {
-    const int begin = i * 8 * 2;
-    copy_async(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source + i * 8);
-  }
-}
-
-template <class At>
-__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const At& position) {
+__device__ __forceinline__ void copy_linear(Chunk16* chunks16, const f16* base, const FullVector& position) {
   const f16* source = base + position.linear;
-  copy_words(chunks16, source);
+  // From memory to a packet in shared memory, without a register between where the copy instruction has that size.
+  const int begin = 0;
+  copy_async(reinterpret_cast<unsigned char*>(chunks16 + begin / 16 * kThreads) + begin % 16, source);
 }
 
-namespace fast {
-
-__device__ __forceinline__ float exp2(float t) {
+__device__ __forceinline__ float fast_exp2(float t) {
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
   return r;
@@ -303,32 +277,18 @@ __device__ __forceinline__ float exp2(float t) {
 
 // Far below 0 the exponential is infinite, and its reciprocal 0.
 __device__ __forceinline__ float sigmoid(float a) {
-  return reciprocal_guess(1.0f + fast::exp2(a * -0x1.715476p+0f));
+  return reciprocal_guess(1.0f + fast_exp2(a * -0x1.715476p+0f));
 }
 
-__device__ __forceinline__ float silu(float a) { return a * fast::sigmoid(a); }
-
-}  // namespace fast
-
-namespace ops {
-
-// CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
-__device__ __forceinline__ float rsqrt(float a) {
-  return ::rsqrtf(a);
-}
-
-}  // namespace ops
+__device__ __forceinline__ float silu(float a) { return a * sigmoid(a); }
 
 // What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
 __device__ __forceinline__ f32 load_element(const f32* source) {
-  {
-    unsigned bits;
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
-    f32 value;
-    memcpy(&value, &bits, 4);
-    return value;
-  }
-  return *source;
+  unsigned bits;
+  asm("ld.global.nc.u32 %0, [%1];" : "=r"(bits) : "l"(source));
+  f32 value;
+  memcpy(&value, &bits, 4);
+  return value;
 }
 
 // Where the line of an element has its one.
@@ -340,17 +300,10 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
 }
 
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
-template <class At>
-__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const At& position) {
+__device__ __forceinline__ void read_row(Packet<f32>& packet, const f32* base, const Index (&strides)[kCoordinates], const FullVector& position) {
   const f32 value = load_element(base + line_offset(position.at, strides));
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
-}
-
-template <class At>
-__device__ __forceinline__ void write_linear(const Packet<f16>& packet, f16* base, const At& position) {
-  f16* target = base + position.linear;
-  store_words(packet, target);
 }
 
 // Blocks of a cluster write into each other's shared memory (PTX ISA, barrier.cluster and mapa; sm_90). No block may write to another before that
@@ -371,8 +324,7 @@ struct Held {
   Chunk16* chunks16;  // of one step, kThreads apart
 
   __device__ __forceinline__ Held at(int step) const { return {chunks16 + step * (kChunks16 * kThreads)}; }
-  template <class At>
-  __device__ __forceinline__ void load(const Params& p, const At& position) const {
+  __device__ __forceinline__ void load(const Params& p, const FullVector& position) const {
     copy_linear(chunks16 + k_in_x * kThreads, p.in_x, position);
   }
 };
@@ -388,7 +340,6 @@ struct Stage1 {
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
   }
-  __device__ __forceinline__ void recenter() { a0.recenter(); }
   __device__ __forceinline__ static void accumulate(Stage1 (&stage)[1], const Held& held) {
     Real values_0[kElements];
     Packet<f16> in_x = load_held(held.at(0).chunks16 + Held::k_in_x * kThreads);
@@ -401,7 +352,7 @@ struct Stage1 {
     row.t2 = stage[0].a0.average();
     row.t4 = stage[0].a0.variance(Real(0));
     row.t6 = row.t4 + 1e-05f;
-    row.t7 = ops::rsqrt(row.t6);
+    row.t7 = ::rsqrtf(row.t6);
   }
 };
 
@@ -409,11 +360,6 @@ __device__ __forceinline__ Stage1* cluster_map(Stage1* shared_address, unsigned 
   Stage1* mapped;
   asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared_address), "r"(rank));
   return mapped;
-}
-
-// The number of a thread's vector of a step in its row.
-__device__ __forceinline__ Index number_of(const Place& place, int step) {
-  return place.rank * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
@@ -434,7 +380,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, int step) {
   Position position;
-  const Index first = number_of(place, step) * kElements;
+  const Index first = (place.rank * (kSteps * kGroupThreads) + step * kBetween + place.first) * kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -446,11 +392,6 @@ struct Slots {
   Stage1 of_warp[1][kPartials + 1];
 };
 
-// All of a thread group's lanes in a warp end with what they have together.
-__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
-  stage.template merge_lanes<1, kLanes>();
-}
-
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
@@ -459,51 +400,31 @@ __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   for (int first = kLanes; first < (kCluster * kWarps); first += kLanes) {
     if (first + lane < (kCluster * kWarps)) total.merge(partials[first + lane]);
   }
-  merge_group_lanes(total);
+  total.template merge_lanes<1, kLanes>();
   return total;
-}
-
-// Every thread of the thread group ends with what all of them have seen.
-__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots& slots) {
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage1* partials = slots.of_warp[0];
-  Stage1* own = partials + (place.rank * kWarps + warp);
-  for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  cluster_wait();
-  stage[0] = merged(partials, lane);
-}
-
-// What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
-__device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned long long end) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
-               "r"(static_cast<unsigned>(end - begin))
-               : "memory");
-#endif
 }
 
 // Of `count` elements those in full chunks of 16 bytes.
 __device__ __forceinline__ void prefetch(const f16* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
-  if (begin < end) prefetch_l2(begin, end);
-}
-
-__device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {
-  prefetch(p.in_x + first, count);
+  if (begin < end) {
+    // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
+                 "r"(static_cast<unsigned>(end - begin))
+                 : "memory");
+#endif
+  }
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ Real element_1(const Row& row, Real in_x, Real in_weight, Real in_bias) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
   const Real t15 = ::fmaf(t8, in_weight, in_bias);
-  const Real t16 = fast::silu(t15);
-  out = t16;
+  const Real t16 = silu(t15);
+  return t16;
 }
 
 // A block's shared memory.
@@ -513,8 +434,7 @@ struct Shared {
 };
 
 // Results that vary within rows, of one vector.
-template <class At>
-__device__ __forceinline__ void write_pass(const Params& p, const At& position, const Held& held, const Row (&rows)[1]) {
+__device__ __forceinline__ void write_pass(const Params& p, const FullVector& position, const Held& held, const Row (&rows)[1]) {
   Packet<f16> in_x = load_held(held.chunks16 + Held::k_in_x * kThreads);
   Packet<f32> in_weight;
   read_row(in_weight, p.in_weight, p.strides_in_weight, position);
@@ -522,12 +442,9 @@ __device__ __forceinline__ void write_pass(const Params& p, const At& position, 
   read_row(in_bias, p.in_bias, p.strides_in_bias, position);
   Packet<f16> out;
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    Real result_0;
-    element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
-    out.put(e, from_real(result_0));
-  }
-  write_linear(out, p.out, position);
+  for (int e = 0; e < kElements; ++e) out.put(e, from_real(element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e))));
+  f16* target = p.out + position.linear;
+  *reinterpret_cast<Words*>(target) = reinterpret_cast<const Words*>(out.words)[0];
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
@@ -538,7 +455,9 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p, Index shar
   const Index tile = block / sharers;
   const Index from = (block - tile * sharers) * kChunk;
   const Index left = p.row_length - from;
-  prefetch_held(p, tile * p.row_length + from, sharers > 1 && left > kChunk ? kChunk : left);
+  const Index first = tile * p.row_length + from;
+  const Index count = sharers > 1 && left > kChunk ? kChunk : left;
+  prefetch(p.in_x + first, count);
 }
 
 // Whether any element of kStepsAtOnce vectors exists: the later ones of a thread lie behind the first.
@@ -547,9 +466,8 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, int 
 }
 
 // The same where some element of them exists.
-template <class Steps>
 __device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, int step,
-                                                    Steps held, Stage1 (&stage)[1]) {
+                                                    const Held& held, Stage1 (&stage)[1]) {
   const decltype(Position()) positions[1] = {locate(p, place, step)};
   Stage1::accumulate(stage, held);
 }
@@ -601,26 +519,6 @@ __device__ __forceinline__ void each_step(const Params& p, const Place& place, c
   }
 }
 
-// What is done with a step of each kind of position.
-struct CopyStep {
-  const Params& p;
-  const Held& held;
-  template <class At>
-  __device__ __forceinline__ void operator()(int step, const At& position) const {
-    held.at(step).load(p, position);
-  }
-};
-
-struct WriteStep {
-  const Params& p;
-  const Held& held;
-  const Row (&rows)[1];
-  template <class At>
-  __device__ __forceinline__ void operator()(int step, const At& position) const {
-    write_pass(p, position, held.at(step), rows);
-  }
-};
-
 // Calls pass(first step) for all batches of a chunk, when they have come.
 template <class Pass>
 __device__ __forceinline__ void each_batch(const Pass& pass) {
@@ -639,9 +537,6 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
     each_batch([&](int batch) {
 #pragma unroll 1
       for (int step = batch; step < batch + kCopyBatch; ++step) {
-        FullVector positions[1];
-#pragma unroll
-        for (int g = 0; g < 1; ++g) positions[g] = run.at(step + g);
         Stage1::accumulate(stage, held.at(step));
       }
     });
@@ -655,6 +550,23 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
   });
 }
 
+__device__ __forceinline__ void reduce_stages(const Params& p, const Place& place, const Held& held, Row (&rows)[1], Shared& shared) {
+  Stage1 stage[1];
+  accumulate_staged(p, place, held, stage);
+  // Every thread of the thread group ends with what all of them have seen.
+  stage[0].template merge_lanes<1, kLanes>();
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = shared.stage1.of_warp[0];
+  Stage1* own = partials + (place.rank * kWarps + warp);
+  for (int rank = lane; rank < kCluster; rank += kLanes) *cluster_map(own, static_cast<unsigned>(rank)) = stage[0];
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  cluster_wait();
+  stage[0] = merged(partials, lane);
+  Stage1::finish(stage, rows);
+}
+
 extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bounds__(256, 3) epifuse_resident_group_norm_mul_add_f16_f16_49cfb6(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // A line of memory that is copied to two rows of banks is two requests.
@@ -662,15 +574,14 @@ extern "C" __global__ void __attribute__((cluster_dims(2, 1, 1))) __launch_bound
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   const Held held{staged + threadIdx.x};
-  each_step<false>(p, place, CopyStep{p, held}, [](int steps) {
+  const auto copy = [&](int step, const FullVector& position) { held.at(step).load(p, position); };
+  each_step<false>(p, place, copy, [](int steps) {
     end_of_batch();
   });
   prefetch_later_block(p, kCluster);
   Row rows[1];
   cluster_wait();
-  Stage1 stage[1];
-  accumulate_staged(p, place, held, stage);
-  combine(place, stage, shared.stage1);
-  Stage1::finish(stage, rows);
-  each_step<true>(p, place, WriteStep{p, held, rows}, [](int) {});
+  reduce_stages(p, place, held, rows, shared);
+  const auto write = [&](int step, const FullVector& position) { write_pass(p, position, held.at(step), rows); };
+  each_step<true>(p, place, write, [](int) {});
 }

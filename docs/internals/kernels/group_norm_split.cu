@@ -122,23 +122,13 @@ __device__ __forceinline__ void split(Index n, const Space& space, Index (&at)[k
   if constexpr (kCount > 0) at[kFirst] = n;
 }
 
-namespace detail {
-
 __device__ __forceinline__ Real over_count(Real sum, Real count) { return sum / count; }
-
-}  // namespace detail
-
-// The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
-template <int kFrom, int kTo, class Operation>
-__device__ __forceinline__ Real over_lanes(Real own, const Operation& operation) {
-#pragma unroll
-  for (int offset = kFrom; offset < kTo; offset *= 2) own = operation(own, __shfl_xor_sync(0xffffffffu, own, offset));
-  return own;
-}
 
 template <int kFrom, int kTo>
 __device__ __forceinline__ Real sum_of_lanes(Real own) {
-  return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own += __shfl_xor_sync(0xffffffffu, own, offset);
+  return own;
 }
 
 // Pairs, pairs of pairs, …: short dependences, and an error that grows with the logarithm.
@@ -155,25 +145,12 @@ __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
   return sums[0];
 }
 
-namespace detail {
-
 // 1/d to about 1 ulp for 2^-126 < |d| < 2^126. Only ever a first guess: see `quotient`.
 __device__ __forceinline__ float reciprocal_guess(float d) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
   return r;
 }
-
-// The bits of a number and back.
-__device__ __forceinline__ unsigned bits(float v) {
-  return __float_as_uint(v);
-}
-
-__device__ __forceinline__ float from_bits(unsigned v) {
-  return __uint_as_float(v);
-}
-
-}  // namespace detail
 
 // Count, mean, and sum of squared deviations from the mean. Along a pass `mean` is the mean of the thread's first vector only, and `rest` the sum
 // of what all values lie beyond it: of n values, m of them in that vector, rounding is amplified n / m times at most. The merge is Chan, Golub
@@ -199,7 +176,7 @@ struct Moments {
   // `mean` becomes that of all values so far: now and then along a long pass, and before they are merged with others. Squares that overflow stay Inf:
   // Inf less Inf would be NaN. That they become where a value is not finite, and neither is `rest`.
   __device__ __forceinline__ void settle() {
-    const Real beyond = count > Real(0) ? rest * detail::reciprocal_guess(count) : Real(0);
+    const Real beyond = count > Real(0) ? rest * reciprocal_guess(count) : Real(0);
     mean += beyond;
     deviations = deviations - deviations == Real(0) ? fma(-rest, beyond, deviations) : deviations + (rest - rest);
     rest = Real(0);
@@ -211,7 +188,7 @@ struct Moments {
   __device__ __forceinline__ void merge(const Moments& other) {
     if (other.count == Real(0)) return;
     const Real total = count + other.count;
-    const Real share = other.count * detail::reciprocal_guess(total);
+    const Real share = other.count * reciprocal_guess(total);
     const Real between = square(other.mean - mean) * (count * share);
     mean = (count > Real(0) ? mean * (Real(1) - share) : Real(0)) + other.mean * share;
     deviations = deviations + other.deviations + (count > Real(0) ? between : Real(0));
@@ -223,38 +200,28 @@ struct Moments {
     settle();
     const Real own = count;
     count = sum_of_lanes<kFrom, kTo>(own);
-    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * detail::reciprocal_guess(count)) : Real(0));
+    const Real average = sum_of_lanes<kFrom, kTo>(own > Real(0) ? mean * (own * reciprocal_guess(count)) : Real(0));
     const Real between = own > Real(0) ? square(mean - average) * own : Real(0);
     deviations = sum_of_lanes<kFrom, kTo>(deviations + between);
     mean = average;
   }
   __device__ __forceinline__ static Real square(Real difference) { return difference * difference; }
   __device__ __forceinline__ static Real fma(Real a, Real b, Real c) { return ::fmaf(a, b, c); }
-  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(detail::from_bits(0x7fc00000u)); }
+  __device__ __forceinline__ Real average() const { return count > Real(0) ? mean : Real(__uint_as_float(0x7fc00000u)); }
   __device__ __forceinline__ Real variance(Real correction) const {
     const Real freedom = count - correction;
-    return detail::over_count(deviations, freedom > Real(0) ? freedom : Real(0));
+    return over_count(deviations, freedom > Real(0) ? freedom : Real(0));
   }
 };
-
-// Number e of stored values that lie in words.
-__device__ __forceinline__ Real real_of(const unsigned* words, int e) {
-  return to_real(reinterpret_cast<const f32*>(words)[e]);
-}
 
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * 4 + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ Real real(int e) const {
-    return real_of(words, e);
+    return to_real(reinterpret_cast<const f32*>(words)[e]);
   }
   __device__ __forceinline__ void put(int e, const f32& value) { reinterpret_cast<f32*>(words)[e] = value; }
-  // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
-  __device__ __forceinline__ void forget_uses() {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) asm volatile("" : "+r"(words[i]));
-  }
 };
 
 // What one memory instruction moves.
@@ -285,10 +252,7 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 
 template <CacheHint kHint>
 __device__ __forceinline__ void load_words(Packet& packet, const f32* source) {
-  typedef Words<16> Access;
-#pragma unroll
-  for (int i = 0; i < 1; ++i)
-    reinterpret_cast<Access*>(packet.words)[i] = load_instruction<kHint>(reinterpret_cast<const Access*>(source + i * 4));
+  reinterpret_cast<Words<16>*>(packet.words)[0] = load_instruction<kHint>(reinterpret_cast<const Words<16>*>(source));
 }
 
 // What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
@@ -303,20 +267,11 @@ __device__ __forceinline__ void store_instruction(Words<kBytes>* target, const W
   *target = words;
 }
 
-__device__ __forceinline__ void store_words(const Packet& packet, f32* target) {
-  typedef Words<16> Access;
-#pragma unroll
-  for (int i = 0; i < 1; ++i)
-    store_instruction(reinterpret_cast<Access*>(target + i * 4), reinterpret_cast<const Access*>(packet.words)[i]);
-}
-
 template <CacheHint kHint = CacheHint::none>
 __device__ __forceinline__ void read_linear(Packet& packet, const f32* base, const Position& position) {
   const f32* source = base + position.linear;
   load_words<kHint>(packet, source);
 }
-
-namespace detail {
 
 // (n + n_low) / (d + d_low), the lows being what rounding n and d left behind.
 __device__ __forceinline__ float quotient(float n, float n_low, float d, float d_low) {
@@ -346,7 +301,7 @@ __device__ __forceinline__ float exp_scaled(float x, float x_low) {
   q = ::fmaf(q, r, 0x1.fffffcp-2f);
   q = ::fmaf(q, r, 1.0f);
   float p = ::fmaf(q, r, 1.0f);
-  return p * from_bits((bits(t) << 23) + 0x5f800000u);  // 2^(n + 64)
+  return p * __uint_as_float((__float_as_uint(t) << 23) + 0x5f800000u);  // 2^(n + 64)
 }
 
 // a * sigmoid(z), z of a's sign, given as w = -|z| (in two floats, w >= -126): with e = exp(w) that is max(a, 0) - |a|
@@ -362,26 +317,10 @@ __device__ __forceinline__ float gate(float a, float t, float w, float w_low) {
   return ::fmaf(-h, 0x1p-64f, a > 0.0f ? a : 0.0f * a);  // 0 * a: NaN of NaN, and of -Inf as in PyTorch
 }
 
-}  // namespace detail
-
-namespace ops {
-
 // 1.67 ulp.
 __device__ __forceinline__ float silu(float a) {
-  float t = detail::at_most(::fabsf(a), 112.0f);  // the result is below half the smallest denormal there
-  return detail::gate(a, t, -t, 0.0f);
-}
-
-// CUDA's own: 1.51 ulp. Elsewhere two correct roundings, as much.
-__device__ __forceinline__ float rsqrt(float a) {
-  return ::rsqrtf(a);
-}
-
-}  // namespace ops
-
-// What nobody writes while the kernel runs a loop reads once, if all of its steps want the same.
-__device__ __forceinline__ f32 load_element(const f32* source) {
-  return *source;
+  float t = at_most(::fabsf(a), 112.0f);  // the result is below half the smallest denormal there
+  return gate(a, t, -t, 0.0f);
 }
 
 // Where the line of an element has its one.
@@ -394,14 +333,9 @@ __device__ __forceinline__ Index line_offset(const Index (&at)[kCoordinates], co
 
 // Constant along a line: one load for each line that a vector has elements of, and wherever in its line a full vector is, from the same address.
 __device__ __forceinline__ void read_row(Packet& packet, const f32* base, const Index (&strides)[kCoordinates], const Position& position) {
-  const f32 value = load_element(base + line_offset(position.at, strides));
+  const f32 value = base[line_offset(position.at, strides)];
 #pragma unroll
   for (int e = 0; e < kElements; ++e) packet.put(e, value);
-}
-
-// The number of a thread's vector of a step in its row.
-__device__ __forceinline__ Index number_of(const Place& place, Index chunk, int step) {
-  return chunk * (kSteps * kGroupThreads) + step * kBetween + place.first;
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
@@ -421,7 +355,7 @@ __device__ __forceinline__ Place find_place(const Params& p, Index block) {
 // The vector of a step; `chunk` counts rounds of kSteps steps, for thread groups that pass a row in several.
 __device__ __forceinline__ Position locate(const Params& p, const Place& place, Index chunk, int step) {
   Position position;
-  const Index first = number_of(place, chunk, step) * kElements;
+  const Index first = (chunk * (kSteps * kGroupThreads) + step * kBetween + place.first) * kElements;
   position.linear = place.start + first;
 #pragma unroll
   for (int d = 0; d < kCoordinates; ++d) position.at[d] = place.at[d];
@@ -431,8 +365,6 @@ __device__ __forceinline__ Position locate(const Params& p, const Place& place, 
 
 __device__ __forceinline__ bool is_leader(const Place& place) { return place.thread == 0; }
 
-__device__ __forceinline__ int tile_row() { return 0; }
-
 // What a thread holds of one step from pass to pass.
 struct alignas(16) Held {
   Packet in_x;
@@ -440,9 +372,6 @@ struct alignas(16) Held {
   template <CacheHint kHint>
   __device__ __forceinline__ void load(const Params& p, const Position& position) {
     read_linear<kHint>(in_x, p.in_x, position);
-  }
-  __device__ __forceinline__ void forget_uses() {
-    in_x.forget_uses();
   }
 };
 
@@ -472,7 +401,7 @@ struct Stage1 {
     row.t2 = stage[0].a0.average();
     row.t4 = stage[0].a0.variance(Real(0));
     row.t6 = row.t4 + 1e-05f;
-    row.t7 = ops::rsqrt(row.t6);
+    row.t7 = ::rsqrtf(row.t6);
   }
 };
 
@@ -480,22 +409,17 @@ struct Slots {
   Stage1 of_warp[1][kPartials + 1];
 };
 
-// All of a thread group's lanes in a warp end with what they have together.
-__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
-  stage.template merge_lanes<1, kLanes>();
-}
-
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
   if (lane < kWarps) total = partials[lane];
-  merge_group_lanes(total);
+  total.template merge_lanes<1, kLanes>();
   return total;
 }
 
 // Every thread of the thread group ends with what all of them have seen.
 __device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots& slots) {
-  merge_group_lanes(stage[0]);
+  stage[0].template merge_lanes<1, kLanes>();
   const int lane = place.thread % kLanes;
   const int warp = place.thread / kLanes;
   Stage1* partials = slots.of_warp[0];
@@ -505,13 +429,13 @@ __device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], 
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Row& row, Real in_x, Real in_weight, Real in_bias, Real& out) {
+__device__ __forceinline__ Real element_1(const Row& row, Real in_x, Real in_weight, Real in_bias) {
   const Real t3 = in_x - row.t2;
   const Real t8 = t3 * row.t7;
   const Real t12 = t8 * in_weight;
   const Real t15 = t12 + in_bias;
-  const Real t16 = ops::silu(t15);
-  out = t16;
+  const Real t16 = silu(t15);
+  return t16;
 }
 
 // A block's shared memory.
@@ -528,27 +452,9 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
   read_row(in_bias, p.in_bias, p.strides_in_bias, position);
   Packet out;
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    Real result_0;
-    element_1(rows[0], held.in_x.real(e), in_weight.real(e), in_bias.real(e), result_0);
-    out.put(e, result_0);
-  }
+  for (int e = 0; e < kElements; ++e) out.put(e, element_1(rows[0], held.in_x.real(e), in_weight.real(e), in_bias.real(e)));
   f32* target = p.out + position.linear;
-  store_words(out, target);
-}
-
-__device__ __forceinline__ void write_rows() {}
-
-__device__ __forceinline__ void end_grid(int) {}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <class Steps>
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
-                                                 Steps held, Stage1 (&stage)[1]) {
-  decltype(locate(p, place, chunk, step)) positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, chunk, step + g);
-  Stage1::accumulate(stage, held);
+  store_instruction(reinterpret_cast<Words<16>*>(target), reinterpret_cast<const Words<16>*>(out.words)[0]);
 }
 
 // One round: all loads before the first use.
@@ -558,20 +464,10 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
   for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate(p, place, chunk, step));
 }
 
-__device__ __forceinline__ void accumulate_round(const Params& p, const Place& place, Index chunk,
-                                                 Held (&held)[kSteps], Stage1 (&stage)[1]) {
+__device__ __forceinline__ void accumulate_round(Held (&held)[kSteps], Stage1 (&stage)[1]) {
 #pragma unroll
   for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    accumulate_steps(p, place, chunk, step, &held[step], stage);
-}
-
-__device__ __forceinline__ void accumulate_full_round(const Params& p, const Place& place, Index round,
-                                                      Stage1 (&stage)[1]) {
-  Held held[kSteps];
-  load_round<CacheHint::evict_last>(p, place, round, held);
-  accumulate_round(p, place, round, held, stage);
-#pragma unroll
-  for (int k = 0; k < 1; ++k) stage[k].recenter();
+    Stage1::accumulate(stage, &held[step]);
 }
 
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
@@ -579,15 +475,11 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& 
                                                   Stage1 (&stage)[1]) {
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
-    accumulate_full_round(p, place, round, stage);
+    Held held[kSteps];
+    load_round<CacheHint::evict_last>(p, place, round, held);
+    accumulate_round(held, stage);
+    stage[0].recenter();
   }
-}
-
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps],
-                                            const Row (&rows)[1]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_pass(p, locate(p, place, chunk, step), held[step], rows);
 }
 
 // `prepare` finds out what is known of the rows, while the first round's loads are on their way.
@@ -601,7 +493,9 @@ __device__ __forceinline__ void write_rounds(const Params& p, const Place& place
 #pragma unroll 1
   for (Index round = first; round < last; ++round) {
     if (round > first) load_round<kLast>(p, place, round, held);
-    write_round(p, place, round, held, rows);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      write_pass(p, locate(p, place, round, step), held[step], rows);
   }
 }
 
@@ -639,29 +533,17 @@ __device__ __forceinline__ bool is_last(unsigned* arrivals, Index count, unsigne
 
 // The block that comes last merges all chunks' accumulators; whoever came when, in the same order.
 __device__ __forceinline__ void merge_chunks(const Params& p, const Place& place, Slots& slots, const Stage1* partials, Stage1* finals, Index tile) {
-  // Chunks of a thread whose loads are under way together: all blocks of the rows wait for this.
   Stage1 stage[1];
 #pragma unroll 1
   for (Index chunk = place.thread; chunk < p.chunks; chunk += kGroupThreads) {
-    Stage1 loaded[1][1];
-#pragma unroll
-    for (int i = 0; i < 1; ++i) {
-      const Index other = chunk + i * kGroupThreads < p.chunks ? chunk + i * kGroupThreads : chunk;
-#pragma unroll
-      for (int k = 0; k < 1; ++k) loaded[i][k] = read_fresh(&partials[(tile * p.chunks + other) + tile_row()]);
-    }
-#pragma unroll
-    for (int i = 0; i < 1; ++i) {
-      if (i > 0 && chunk + i * kGroupThreads >= p.chunks) break;
-#pragma unroll
-      for (int k = 0; k < 1; ++k) stage[k].merge(loaded[i][k]);
-    }
+    Stage1 loaded[1];
+    loaded[0] = read_fresh(&partials[(tile * p.chunks + chunk)]);
+    stage[0].merge(loaded[0]);
   }
   __syncthreads();
   combine(place, stage, slots);
   if (is_leader(place)) {
-#pragma unroll
-    for (int k = 0; k < 1; ++k) finals[tile + tile_row()] = stage[k];
+    finals[tile] = stage[0];
   }
 }
 
@@ -681,8 +563,7 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
   accumulate_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), stage);
   combine(place, stage, slots);
   if (is_leader(place)) {
-#pragma unroll
-    for (int k = 0; k < 1; ++k) partials[(tile * p.chunks + chunk) + tile_row()] = stage[k];
+    partials[(tile * p.chunks + chunk)] = stage[0];
   }
   if (!is_last(&signals[0], p.chunks, shared.arrival)) return false;
   merge_chunks(p, place, slots, partials, finals, tile);
@@ -690,15 +571,6 @@ __device__ __forceinline__ bool reduce_chunk(const Params& p, const Place& place
   __syncthreads();
   if (threadIdx.x == 0) set_flag(&signals[1]);
   return true;
-}
-
-__device__ __forceinline__ void wait_for(const unsigned* flag) {
-  if (threadIdx.x == 0) {
-    while (read_flag(flag) == 0) {
-    }
-    __threadfence();
-  }
-  __syncthreads();
 }
 
 // Blocks take tickets; ticket by ticket the work is: the first pass over the chunks of tile 0, the first of tile 1, … and, p.lag tiles later, the next
@@ -719,22 +591,24 @@ __device__ __forceinline__ Share take_share(const Params& p, Shared& shared) {
 // One block's share of one pass.
 __device__ __forceinline__ void run_pass(const Params& p, const Place& place, Row (&rows)[1], Shared& shared, Index tile,
                                          Index chunk, int pass, unsigned* signals) {
-  bool knows_rows = false;
   if (pass == 0) {
-    knows_rows = reduce_chunk(p, place, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
+    reduce_chunk(p, place, shared, shared.stage1, p.partials_1, p.finals_1, tile, chunk, &signals[0]);
   }
   if (pass == 1) {
     write_rounds(p, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, [&] {
-      wait_for(&signals[1]);
+      if (threadIdx.x == 0) {
+        while (read_flag(&signals[1]) == 0) {
+        }
+        __threadfence();
+      }
+      __syncthreads();
       // What is known of the rows after `finals` of a stage are. Where a block has many rows each is read once, and handed on through shared memory: all
       // blocks of a tile want the same few lines of memory at the same time.
       const Stage1* finals = reinterpret_cast<const Stage1*>(p.finals_1) + tile;
       Stage1 stage[1];
-      stage[0] = read_fresh(&finals[tile_row()]);
+      stage[0] = read_fresh(&finals[0]);
       Stage1::finish(stage, rows);
     });
-    if (knows_rows) write_rows();
-    end_grid(static_cast<int>(chunk));
   }
 }
 

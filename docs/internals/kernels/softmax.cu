@@ -70,19 +70,15 @@ __device__ __forceinline__ f16 from_real(float v) {
   return r;
 }
 
-namespace fast {
-
-__device__ __forceinline__ float exp2(float t) {
+__device__ __forceinline__ float fast_exp2(float t) {
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
   return r;
 }
 
-__device__ __forceinline__ float exp(float a) { return fast::exp2(a * 0x1.715476p+0f); }  // log2(e)
+__device__ __forceinline__ float fast_exp(float a) { return fast_exp2(a * 0x1.715476p+0f); }  // log2(e)
 
-}  // namespace fast
-
-__device__ __forceinline__ float exp_below(float a, float top) { return fast::exp(a - top); }
+__device__ __forceinline__ float exp_below(float a, float top) { return fast_exp(a - top); }
 
 // The same operation over the lanes that differ in the bits from kFrom up to kTo of their number.
 template <int kFrom, int kTo, class Operation>
@@ -94,7 +90,9 @@ __device__ __forceinline__ Real over_lanes(Real own, const Operation& operation)
 
 template <int kFrom, int kTo>
 __device__ __forceinline__ Real sum_of_lanes(Real own) {
-  return over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return a + b; });
+#pragma unroll
+  for (int offset = kFrom; offset < kTo; offset *= 2) own += __shfl_xor_sync(0xffffffffu, own, offset);
+  return own;
 }
 
 // Pairs, pairs of pairs, …: short dependences, and an error that grows with the logarithm.
@@ -111,8 +109,6 @@ __device__ __forceinline__ Real tree_sum(const Real (&values)[n]) {
   return sums[0];
 }
 
-namespace ops {
-
 // NaN if either is; see minimum.
 __device__ __forceinline__ float maximum(float a, float b) {
 #if __CUDA_ARCH__ >= 800
@@ -124,23 +120,15 @@ __device__ __forceinline__ float maximum(float a, float b) {
 #endif
 }
 
-}  // namespace ops
-
 // The largest value, and the sum of exp(value - largest), in one pass: what was summed up is scaled when a larger value comes (Milakov and
 // Gimelshein 2018, "Online normalizer calculation for softmax").
 struct MaxSumExp {
   Real largest = -Real(__uint_as_float(0x7f800000u)), sum = 0;
 
-  __device__ __forceinline__ void merge(const MaxSumExp& other) {
-    const Real top = ops::maximum(largest, other.largest);
-    const Real base = shift(top);
-    sum = sum * exp_below(largest, base) + other.sum * exp_below(other.largest, base);
-    largest = top;
-  }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
     const Real own = largest;
-    largest = over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return ops::maximum(a, b); });
+    largest = over_lanes<kFrom, kTo>(own, [](Real a, Real b) { return maximum(a, b); });
     sum = sum_of_lanes<kFrom, kTo>(sum * exp_below(own, shift(largest)));
   }
   // sum(exp(v - largest)), and sum(exp(v - (0 if largest is infinite, else largest))).
@@ -156,7 +144,7 @@ struct HeldSumExp : MaxSumExp {
   __device__ __forceinline__ void add(Real (&values)[n]) {
 #pragma unroll
     for (int i = 0; i < n; ++i) {
-      largest = ops::maximum(largest, values[i]);
+      largest = maximum(largest, values[i]);
     }
   }
   template <int n>
@@ -172,17 +160,12 @@ struct HeldSumExp : MaxSumExp {
   }
 };
 
-// Number e of stored values that lie in words.
-__device__ __forceinline__ Real real_of(const unsigned* words, int e) {
-  return to_real(reinterpret_cast<const f16*>(words)[e]);
-}
-
 struct alignas(16) Packet {
   static constexpr int kWords = (kElements * 2 + 3) / 4;
   unsigned words[kWords];
 
   __device__ __forceinline__ Real real(int e) const {
-    return real_of(words, e);
+    return to_real(reinterpret_cast<const f16*>(words)[e]);
   }
   __device__ __forceinline__ void put(int e, const f16& value) { reinterpret_cast<f16*>(words)[e] = value; }
   // The compiler must not hold what it computed from these words in an earlier pass: that would cost more registers than computing it again.
@@ -192,23 +175,9 @@ struct alignas(16) Packet {
   }
 };
 
-__device__ __forceinline__ void load_words(Packet& packet, const f16* source) {
-  typedef Words Access;
-#pragma unroll
-  for (int i = 0; i < 1; ++i)
-    reinterpret_cast<Access*>(packet.words)[i] = *reinterpret_cast<const Access*>(source + i * 8);
-}
-
-__device__ __forceinline__ void store_words(const Packet& packet, f16* target) {
-  typedef Words Access;
-#pragma unroll
-  for (int i = 0; i < 1; ++i)
-    *reinterpret_cast<Access*>(target + i * 8) = reinterpret_cast<const Access*>(packet.words)[i];
-}
-
 __device__ __forceinline__ void read_linear(Packet& packet, const f16* base, const Position& position) {
   const f16* source = base + position.linear;
-  load_words(packet, source);
+  reinterpret_cast<Words*>(packet.words)[0] = *reinterpret_cast<const Words*>(source);
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
@@ -247,9 +216,6 @@ struct alignas(16) Held {
 struct Stage1 {
   HeldSumExp a0;  // of in_x
 
-  __device__ __forceinline__ void merge(const Stage1& other) {
-    a0.merge(other.a0);
-  }
   template <int kFrom, int kTo>
   __device__ __forceinline__ void merge_lanes() {
     a0.template merge_lanes<kFrom, kTo>();
@@ -285,54 +251,32 @@ struct Slots {
   Stage1 of_warp[1][kPartials + 1];
 };
 
-// All of a thread group's lanes in a warp end with what they have together.
-__device__ __forceinline__ void merge_group_lanes(Stage1& stage) {
-  stage.template merge_lanes<1, kLanes>();
-}
-
 // All of a thread group's lanes in a warp end with what kCount partials are together.
 __device__ __forceinline__ Stage1 merged(const Stage1* partials, int lane) {
   Stage1 total;
   if (lane < kWarps) total = partials[lane];
-  merge_group_lanes(total);
+  total.template merge_lanes<1, kLanes>();
   return total;
-}
-
-// Every thread of the thread group ends with what all of them have seen.
-__device__ __forceinline__ void combine(const Place& place, Stage1 (&stage)[1], Slots& slots) {
-  merge_group_lanes(stage[0]);
-  const int lane = place.thread % kLanes;
-  const int warp = place.thread / kLanes;
-  Stage1* partials = slots.of_warp[0];
-  if (lane == 0) partials[warp] = stage[0];
-  __syncthreads();
-  stage[0] = merged(partials, lane);
-}
-
-// What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
-__device__ __forceinline__ void prefetch_l2(unsigned long long begin, unsigned long long end) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
-               "r"(static_cast<unsigned>(end - begin))
-               : "memory");
-#endif
 }
 
 // Of `count` elements those in full chunks of 16 bytes.
 __device__ __forceinline__ void prefetch(const f16* first, Index count) {
   const unsigned long long begin = (reinterpret_cast<unsigned long long>(first) + 15) & ~15ull;
   const unsigned long long end = reinterpret_cast<unsigned long long>(first + count) & ~15ull;
-  if (begin < end) prefetch_l2(begin, end);
-}
-
-__device__ __forceinline__ void prefetch_held(const Params& p, Index first, Index count) {
-  prefetch(p.in_x + first, count);
+  if (begin < end) {
+    // What lies between two multiples of 16 bytes comes to the L2 cache; nobody waits for it (PTX ISA, cp.async.bulk.prefetch).
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(reinterpret_cast<const void*>(begin))),
+                 "r"(static_cast<unsigned>(end - begin))
+                 : "memory");
+#endif
+  }
 }
 
 // One element of pass 1.
-__device__ __forceinline__ void element_1(const Row& row, Real& t3, Real& out) {
+__device__ __forceinline__ Real element_1(const Row& row, Real t3) {
   const Real t5 = t3 * (Real(1) / row.t4);
-  out = t5;
+  return t5;
 }
 
 // A block's shared memory.
@@ -345,63 +289,17 @@ struct Shared {
 __device__ __forceinline__ void write_pass(const Params& p, const Position& position, Held& held, const Row (&rows)[1]) {
   Packet out;
 #pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    Real result_0;
-    element_1(rows[0], held.t3[e], result_0);
-    out.put(e, from_real(result_0));
-  }
+  for (int e = 0; e < kElements; ++e) out.put(e, from_real(element_1(rows[0], held.t3[e])));
   f16* target = p.out + position.linear;
-  store_words(out, target);
+  *reinterpret_cast<Words*>(target) = reinterpret_cast<const Words*>(out.words)[0];
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
 __device__ __forceinline__ void prefetch_later_block(const Params& p) {
   if (threadIdx.x != 0 || static_cast<Index>(gridDim.x - blockIdx.x) <= p.prefetch_distance) return;
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
-  prefetch_held(p, block * p.row_length, p.row_length);
-}
-
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-template <class Steps>
-__device__ __forceinline__ void accumulate_steps(const Place& place, int step,
-                                                 Steps held, Stage1 (&stage)[1]) {
-  decltype(locate(place, step)) positions[1];
-#pragma unroll
-  for (int g = 0; g < 1; ++g) positions[g] = locate(place, step + g);
-  Stage1::accumulate(stage, held);
-}
-
-// One round: all loads before the first use.
-__device__ __forceinline__ void load_round(const Params& p, const Place& place, Held (&held)[kSteps]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(place, step));
-}
-
-__device__ __forceinline__ void accumulate_round(const Place& place, Held (&held)[kSteps], Stage1 (&stage)[1]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    accumulate_steps(place, step, &held[step], stage);
-}
-
-__device__ __forceinline__ void write_round(const Params& p, const Place& place, Held (&held)[kSteps],
-                                            const Row (&rows)[1]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step)
-    write_pass(p, locate(place, step), held[step], rows);
-}
-
-// One pass over what the thread group holds.
-__device__ __forceinline__ void reduce(const Place& place, Held (&held)[kSteps],
-                                       Row (&rows)[1], Slots& slots) {
-  Stage1 stage[1];
-  accumulate_round(place, held, stage);
-  Stage1::exponentiate(stage, held);
-  const Stage1 own[1] = {stage[0]};
-  combine(place, stage, slots);
-  Stage1::rescale(own, stage, held);
-  Stage1::finish(stage, rows);
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
+  const Index first = block * p.row_length;
+  prefetch(p.in_x + first, p.row_length);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f16_f16_92d6fb(const __grid_constant__ Params p) {
@@ -409,9 +307,31 @@ extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f1
   // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
   const Place place = find_place(p, static_cast<Index>(blockIdx.x));
   Held held[kSteps];
-  load_round(p, place, held);
+  // One round: all loads before the first use.
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].load(p, locate(place, step));
   prefetch_later_block(p);
   Row rows[1];
-  reduce(place, held, rows, shared.stage1);
-  write_round(p, place, held, rows);
+  // One pass over what the thread group holds.
+  Stage1 stage[1];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    Stage1::accumulate(stage, &held[step]);
+  Stage1::exponentiate(stage, held);
+  const Stage1 own[1] = {stage[0]};
+  // Every thread of the thread group ends with what all of them have seen.
+  stage[0].template merge_lanes<1, kLanes>();
+  const int lane = place.thread % kLanes;
+  const int warp = place.thread / kLanes;
+  Stage1* partials = shared.stage1.of_warp[0];
+  if (lane == 0) partials[warp] = stage[0];
+  __syncthreads();
+  stage[0] = merged(partials, lane);
+  Stage1::rescale(own, stage, held);
+  Stage1::finish(stage, rows);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) held[step].forget_uses();
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    write_pass(p, locate(place, step), held[step], rows);
 }

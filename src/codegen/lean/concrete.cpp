@@ -2,6 +2,8 @@
 #include "codegen/lean/concrete.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -228,30 +230,97 @@ bool make_concrete(std::vector<Unit>& units) {
   return any;
 }
 
-bool drop_details(std::vector<Unit>& units) {
-  constexpr std::string_view kScope = "detail";
-  Names names;
-  for (const Unit& unit : units) {
-    if (unit.scope == kScope) names.insert(unit.name);
-  }
-  if (names.empty()) return false;
-  Edits edits;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const Source& source = units[u].source();
-    if (units[u].scope != kScope && names.contains(units[u].name)) return false;
-    for (std::size_t i = 0; i < source.size(); ++i) {
-      if (source.is(i, kScope) && source.is(i + 1, "::")) edits[u].push_back({source[i].begin, source[i + 1].end, ""});
-      const bool is_qualified = source.is(i - 1, "::") && source.is(i - 2, kScope);
-      const bool is_of_type = source.is(i - 1, ".") || (units[u].kind == UnitKind::type && source.is(i + 1, ";"));
-      if (is_qualified || is_of_type || !source.is_word(i) || !names.contains(source[i].text)) continue;
-      if (units[u].scope != kScope || source.call_of(i) == source.size()) return false;
+namespace {
+
+// Functions that CUDA declares for every source, as far as helpers have such names.
+bool is_of_cuda(std::string_view name) {
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"abs",  "acos",   "acosh", "asin",  "asinh", "atan",   "atanh", "cbrt",      "ceil", "copysign", "cos",
+       "cosh", "div",    "erf",   "erfc",  "exp",   "exp10",  "exp2",  "expm1",     "fabs", "floor",    "fma",
+       "fmax", "fmin",   "fmod",  "frexp", "hypot", "isinf",  "isnan", "ldexp",     "log",  "log10",    "log1p",
+       "log2", "lgamma", "max",   "min",   "modf",  "norm",   "pow",   "remainder", "rint", "round",    "rsqrt",
+       "sin",  "sinh",   "sqrt",  "tan",   "tanh",  "tgamma", "trunc"});
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+// The functions and types of one namespace, and what they are called outside of it.
+class Namespace {
+ public:
+  Namespace(const std::vector<Unit>& units, std::string_view scope) : units_(units), scope_(scope) {
+    for (const Unit& unit : units) {
+      if (unit.scope == scope) names_.emplace(unit.name, unit.name);
+    }
+    for (auto& [name, outside] : names_) {
+      if (is_taken(name)) outside = std::string(scope) + "_" + name;
     }
   }
-  apply(std::move(edits), units);
-  for (Unit& unit : units) {
-    if (unit.scope == kScope) unit.scope.clear();
+
+  const std::string& outside(const std::string& name) const { return names_.find(name)->second; }
+  // Of a unit: the names without the namespace.
+  std::vector<Edit> edits(const Unit& unit) const {
+    std::vector<Edit> edits;
+    const Source& source = unit.source();
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      const auto it = source.is_word(i) ? names_.find(source[i].text) : names_.end();
+      if (it == names_.end()) continue;
+      if (is_qualified(source, i)) {
+        edits.push_back({source[i - 2].begin, source[i].end, it->second});
+      } else if (unit.scope == scope_ && !source.is_member(i) && it->second != it->first && is_use(source, i)) {
+        edits.push_back({source[i].begin, source[i].end, it->second});
+      }
+    }
+    return edits;
   }
-  return true;
+
+ private:
+  bool is_qualified(const Source& source, std::size_t i) const {
+    return source.is(i - 1, "::") && source.is(i - 2, scope_);
+  }
+  // A call, or the head of a function: no variable.
+  static bool is_use(const Source& source, std::size_t i) { return source.call_of(i) < source.size(); }
+
+  // Whether a name means something else outside, or where it is called.
+  bool is_taken(std::string_view name) const {
+    if (is_of_cuda(name)) return true;
+    return std::ranges::any_of(units_, [&](const Unit& unit) {
+      if (unit.scope == scope_) return false;
+      if (unit.name == name) return true;
+      const Source& source = unit.source();
+      bool qualified = false, other = false;
+      for (std::size_t i = 0; i < source.size(); ++i) {
+        if (!source.is(i, name) || !source.is_word(i)) continue;
+        (is_qualified(source, i) ? qualified : other) = true;
+      }
+      return qualified && other;
+    });
+  }
+
+  const std::vector<Unit>& units_;
+  std::string_view scope_;
+  std::map<std::string, std::string, std::less<>> names_;
+};
+
+}  // namespace
+
+bool drop_namespaces(std::vector<Unit>& units) {
+  bool any = false;
+  for (const std::string_view scope : {"detail", "ops", "fast"}) {
+    if (std::ranges::none_of(units, [&](const Unit& unit) { return unit.scope == scope; })) continue;
+    any = true;
+    const Namespace space(units, scope);
+    std::vector<std::vector<Edit>> edits;
+    for (const Unit& unit : units) edits.push_back(space.edits(unit));
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      Unit& unit = units[u];
+      if (!edits[u].empty()) unit.set_text(edited(unit.text(), edits[u]));
+      if (unit.scope != scope) continue;
+      // One that CUDA has by that name, too, is no more than that in another spelling.
+      unit.is_operation = scope != "detail" && space.outside(unit.name) == unit.name;
+      unit.name = space.outside(unit.name);
+      unit.scope.clear();
+    }
+  }
+  return any;
 }
 
 }  // namespace epifuse::codegen::lean

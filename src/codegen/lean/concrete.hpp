@@ -12,7 +12,8 @@ namespace epifuse::codegen::lean {
 /// function. An overload for any type goes, where each call has one for its own. Whether anything changed.
 bool make_concrete(std::vector<Unit>& units);
 
-/// What stands in `namespace detail` stands at the top level, if none of its names has another meaning.
-bool drop_details(std::vector<Unit>& units);
+/// What stands in `namespace detail`, `ops` or `fast` stands at the top level. A name that has another meaning there,
+/// or that CUDA has, gets the namespace's before it: `fast_exp2`.
+bool drop_namespaces(std::vector<Unit>& units);
 
 }  // namespace epifuse::codegen::lean

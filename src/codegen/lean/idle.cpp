@@ -157,12 +157,19 @@ Names hidden_members(const std::vector<Unit>& units) {
 
 bool drop_unused_members(std::vector<Unit>& units) {
   const Names hidden = hidden_members(units);
-  std::unordered_map<std::string_view, int> mentioned;  // but in heads
+  // But in heads, and in what has the same name: "void merge(const Stage1& other) { a0.merge(other.a0); }".
+  std::unordered_map<std::string_view, int> mentioned;
   for (const Unit& unit : units) {
-    for (std::size_t i = 0; i < unit.source().size(); ++i) {
-      if (unit.source().is_word(i)) ++mentioned[unit.source()[i].text];
+    const Source& source = unit.source();
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      if (source.is_word(i)) ++mentioned[source[i].text];
     }
-    for (const Head& head : unit.heads()) --mentioned[unit.source()[head.name].text];
+    for (const Head& head : unit.heads()) {
+      const std::string_view name = source[head.name].text;
+      --mentioned[name];
+      if (unit.kind != UnitKind::type || head.body == source.size()) continue;
+      for (std::size_t i = head.body; i < source[head.body].match; ++i) mentioned[name] -= source.is(i, name) ? 1 : 0;
+    }
   }
   std::vector<std::pair<Unit*, std::string>> left;
   for (Unit& unit : units) {

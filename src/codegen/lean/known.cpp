@@ -244,7 +244,7 @@ bool is_asserted(const Unit& unit) { return unit.source().is(0, "static_assert")
 
 }  // namespace
 
-bool write_out_known(std::vector<Unit>& units) {
+bool write_out_known(std::vector<Unit>& units, bool unrolls) {
   KnownNames constants = global_constants(units);
   add_static_members(units, constants);
   const std::size_t all = digest_of(constants);
@@ -258,7 +258,7 @@ bool write_out_known(std::vector<Unit>& units) {
     }
     for (bool again = true; again;) {
       again = fold_unit(unit, constants, names);
-      again = resolve_statements(unit) || again;
+      again = resolve_statements(unit, unrolls) || again;
       if (const auto edit = unread_variable(unit)) {
         unit.set_text(edited(unit.text(), {*edit}));
         again = true;

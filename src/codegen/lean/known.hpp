@@ -8,7 +8,7 @@
 
 namespace epifuse::codegen::lean {
 
-/// Whether anything changed.
-bool write_out_known(std::vector<Unit>& units);
+/// Whether anything changed. `unrolls`: loops of one turn go also behind `#pragma unroll`.
+bool write_out_known(std::vector<Unit>& units, bool unrolls);
 
 }  // namespace epifuse::codegen::lean

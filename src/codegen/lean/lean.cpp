@@ -12,6 +12,7 @@
 #include "codegen/lean/reach.hpp"
 #include "codegen/lean/stateless.hpp"
 #include "codegen/lean/units.hpp"
+#include "codegen/lean/unread.hpp"
 
 namespace epifuse::codegen {
 
@@ -27,17 +28,19 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
   const std::string resolved = compilers == Compilers::cuda ? lean::without_host_branches(text) : std::string(text);
   if (resolved.size() > kMostRead) return resolved;
   auto [header, units] = lean::parse(resolved);
+  const bool is_all = leanness == Leanness::all;
   for (bool again = true; again;) {
     units = lean::reached(std::move(units), entry);
-    again = leanness == Leanness::known && lean::write_out_known(units);
+    again = leanness != Leanness::used && lean::write_out_known(units, is_all);
     again = lean::drop_idle_calls(units) || again;
     again = lean::drop_unused_members(units) || again;
     again = lean::drop_stateless_types(units) || again;
     if (leanness == Leanness::used) continue;
     again = lean::drop_parameters(units) || again;
     again = lean::make_concrete(units) || again;
-    again = lean::drop_details(units) || again;
-    if (!again) again = lean::write_in_place(units, entry);
+    again = lean::drop_namespaces(units) || again;
+    again = (is_all && lean::drop_unread_variables(units)) || again;
+    if (!again) again = lean::write_in_place(units, entry, is_all);
   }
   return lean::print(header, lean::in_reading_order(units));
 }

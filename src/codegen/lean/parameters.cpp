@@ -90,7 +90,7 @@ class Parameters {
           argument = "(" + argument + ")";
       } else if (const auto equals = text.find(" = "); equals != text.npos) {
         argument = text.substr(equals + 3);
-      } else if (source_.is(parameter.first, "class")) {
+      } else if (source_.is(parameter.first, "class") || source_.is(parameter.first, "int")) {
         const auto type = deduced_type(call, name_of(parameter));
         if (!type) return std::nullopt;
         argument = *type;

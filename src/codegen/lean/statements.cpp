@@ -34,7 +34,7 @@ std::string moved(std::string_view text, std::size_t columns) {
 
 class Statements {
  public:
-  explicit Statements(const Unit& unit) : unit_(unit), source_(unit.source()) {}
+  Statements(const Unit& unit, bool unrolls) : unit_(unit), source_(unit.source()), unrolls_(unrolls) {}
 
   std::optional<Edit> next() const {
     for (std::size_t i = source_.size(); i-- > 0;) {
@@ -44,6 +44,9 @@ class Statements {
       if (source_.is(i, "for")) {
         if (auto edit = loop(i)) return edit;
         if (auto edit = counted_by_one(i)) return edit;
+      }
+      if (source_.is(i, "{")) {
+        if (auto edit = block(i)) return edit;
       }
     }
     return std::nullopt;
@@ -69,10 +72,11 @@ class Statements {
     return removed(i, end);
   }
 
-  // for (int k = 0; k < 1; ++k). One behind "#pragma unroll" stays: the compiler unrolls nests in an order of its own,
-  // and registers and instructions differ where it finds one loop less.
+  // for (int k = 0; k < 1; ++k). Behind "#pragma unroll" the compiler may make something else of it: it unrolls nests
+  // in an order of its own.
   std::optional<Edit> loop(std::size_t i) const {
-    if (i > 0 && source_[i - 1].kind == Kind::directive) return std::nullopt;
+    const bool is_unrolled = i > 0 && source_[i - 1].text == "#pragma unroll";
+    if (i > 0 && source_[i - 1].kind == Kind::directive && !(is_unrolled && unrolls_)) return std::nullopt;
     const std::size_t open = i + 1;
     const std::size_t close = source_[open].match;
     const bool is_counted = source_.is(open + 1, "int") || source_.is(open + 1, "Index");
@@ -96,7 +100,24 @@ class Statements {
       const bool declares = source_.is(at, name) && source_.is_word(at - 1) && !source_.is(at - 1, "return");
       if (leaves || assigns || declares) return std::nullopt;
     }
-    return replaced(i, end, body, {name, std::string(source_[open + 4].text)});
+    auto edit = replaced(i, end, body, {name, std::string(source_[open + 4].text)});
+    // What the loop inside is told stays with it.
+    const bool is_told = source_[close + 1].kind == Kind::directive;
+    if (!edit || !(is_unrolled || is_told)) return edit;
+    if (edit->begin == source_[i].begin) {
+      if (!begins_line(i)) return std::nullopt;
+      edit->text = std::string(column_of(i), ' ') + edit->text;
+    }
+    if (is_told) edit->text = std::string(source_[close + 1].text) + "\n" + edit->text;
+    edit->begin = source_.line_begin(source_[is_unrolled ? i - 1 : i].begin);
+    return edit;
+  }
+
+  // What a branch that is known has left between braces, because a branch before it declared the same names.
+  std::optional<Edit> block(std::size_t i) const {
+    const std::size_t end = source_[i].match + 1;
+    if (i == 0 || !is_among_others(i) || !begins_line(i) || clashes(i, end, {i, end})) return std::nullopt;
+    return replaced(i, end, Range{i, end}, {});
   }
 
   // for (int k = 0; k < n; k += 1)
@@ -216,13 +237,14 @@ class Statements {
 
   const Unit& unit_;
   const Source& source_;
+  bool unrolls_;
 };
 
 }  // namespace
 
-bool resolve_statements(Unit& unit) {
+bool resolve_statements(Unit& unit, bool unrolls) {
   bool any = false;
-  for (auto edit = Statements(unit).next(); edit; edit = Statements(unit).next()) {
+  for (auto edit = Statements(unit, unrolls).next(); edit; edit = Statements(unit, unrolls).next()) {
     unit.set_text(edited(unit.text(), {*edit}));
     any = true;
   }

@@ -5,7 +5,8 @@
 
 namespace epifuse::codegen::lean {
 
-/// Whether a statement was resolved: `if constexpr (true) …`, `for (int k = 0; k < 1; ++k) …`.
-bool resolve_statements(Unit& unit);
+/// Whether a statement was resolved: `if constexpr (true) …`, `for (int k = 0; k < 1; ++k) …`; with `unrolls` also such
+/// loops behind `#pragma unroll`.
+bool resolve_statements(Unit& unit, bool unrolls);
 
 }  // namespace epifuse::codegen::lean

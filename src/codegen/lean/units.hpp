@@ -28,8 +28,9 @@ class Unit {
   std::string guard;    // "#if …", or nothing
   std::string scope;    // namespace
   std::string name;
-  std::string specialized;  // "<f16>": the arguments of a specialisation
-  bool is_below = false;    // no empty line stood before it
+  std::string specialized;    // "<f16>": the arguments of a specialisation
+  bool is_operation = false;  // of a chain, whose name a reader knows
+  bool is_below = false;      // no empty line stood before it
   // Digests of the constants that were written out, of a text that did not change since: of those it names, and of all.
   std::size_t folded_with = 0, seen_with = 0;
 

@@ -50,7 +50,7 @@ class PointwiseEmitter {
     else if (goes_by_row(kernel_))
       prelude_.require("coordinates_by_row");
     else if (kernel_.coordinates > 0)
-      prelude_.require(by_quotients() ? "quotients" : "offset_flat");
+      prelude_.require(by_quotients() ? "quotients" : "split");
     if (!goes_by_row(kernel_)) prelude_.require("position_flat");
     out += prelude_.take();
     accesses_.require_sections(prelude_);
@@ -64,7 +64,10 @@ class PointwiseEmitter {
     const bool one_way =
         several && has_divisible_rows(kernel_);  // a thread's vectors are stored if they exist, else all are alike
     out += several ? epilogue() : "";
-    if (has_rest()) out += element();
+    if (has_rest()) {
+      prelude_.require("locate_flat");
+      out += prelude_.take() + element();
+    }
     if (goes_by_row(kernel_))
       prelude_.require(tiled_map() != nullptr ? "locate_tiled_2d" : "locate_by_tile");
     else if (several)
@@ -410,10 +413,12 @@ class PointwiseEmitter {
 
   // One element alone, from load to store.
   std::string element() const {
+    bool finds_place = false;
     const auto of_input = [&](const OperandPlan& operand, const std::string&, std::string_view type) {
       const OffsetText offset = [&](std::string_view of) -> std::string {
-        return operand.is_gathered() ? fmt::format("offset_of(i, {}, p.space)", strides_of(program_, kernel_, of))
-                                     : "i";
+        if (!operand.is_gathered()) return "i";
+        finds_place = true;
+        return fmt::format("offset_of(alone.at, {})", strides_of(program_, kernel_, of));
       };
       return computed(operand, type, element_of(program_, kernel_, index_of(operand), offset));
     };
@@ -428,38 +433,41 @@ class PointwiseEmitter {
     return fmt::format(
         "// One element alone.\n__device__ __forceinline__ void element(const Params& p, const Uniforms&{}, Index i) "
         "{{\n{}}}\n\n",
-        reads(Access::uniform) ? " uniforms" : "", body + stores);
+        reads(Access::uniform) ? " uniforms" : "",
+        (finds_place ? "  const Position alone = locate(i, p);\n" : "") + body + stores);
   }
 
   // With 32-bit indices there are never more tiles than a grid may have blocks. The parameter is no __grid_constant__:
   // nothing takes its address, and NVRTC 13.0 then compiles faster, to fewer loads of it.
   std::string entry() const {
+    const bool steps = goes_by_row(kernel_) || kernel_.steps > 1;
+    const bool counts_elements = counts_tiles_in_elements(kernel_);
+    const std::string_view tile = counts_elements ? "first" : "tile";
     const std::string_view run =
-        transpose_map() != nullptr && kernel_.wide_index
-            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {\n    "
-              "run_tile(p, uniforms, in_order(tile, p));\n"
-              "    __syncthreads();\n  }\n"
-        : transpose_map() != nullptr ? "  run_tile(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n"
-        : !goes_by_row(kernel_) && kernel_.steps == 1 && kernel_.wide_index
-            ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)\n"
-              "    run_step(p, uniforms, in_order(tile, p) * blockDim.x + threadIdx.x);\n"
-        : counts_tiles_in_elements(kernel_)
-            ? "  const Index first = in_order(static_cast<Index>(blockIdx.x), p);\n"
-              "  run_step(p, uniforms, first + static_cast<Index>(threadIdx.x) * kElements);\n"
-        : !goes_by_row(kernel_) && kernel_.steps == 1
-            ? "  const Index tile = in_order(static_cast<Index>(blockIdx.x), p);\n"
-              "  run_step(p, uniforms, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));\n"
-        : kernel_.wide_index ? "  for (Index tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) run_vectors(p, "
-                               "uniforms, in_order(tile, p));\n"
-                             : "  run_vectors(p, uniforms, in_order(static_cast<Index>(blockIdx.x), p));\n";
+        transpose_map() != nullptr ? "run_tile(p, uniforms, tile);\n"
+        : steps                    ? "run_vectors(p, uniforms, tile);\n"
+        : counts_elements          ? "run_step(p, uniforms, first + static_cast<Index>(threadIdx.x) * kElements);\n"
+        : kernel_.wide_index
+            ? "run_step(p, uniforms, tile * blockDim.x + threadIdx.x);\n"
+            : "run_step(p, uniforms, tile * static_cast<Index>(blockDim.x) + static_cast<Index>(threadIdx.x));\n";
+    const std::string_view in_order =
+        by_quotients() ? "p.first_tile + block * p.tile_step" : "p.reverse_order ? p.tiles - 1 - block : block";
+    constexpr std::string_view kWhy =
+        "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n";
+    const std::string body =
+        kernel_.wide_index
+            ? fmt::format(
+                  "  for (Index block = blockIdx.x; block < p.tiles; block += gridDim.x) {{\n    {}    const Index {} "
+                  "= "
+                  "{};\n    {}{}  }}\n",
+                  kWhy, tile, in_order, run, transpose_map() != nullptr ? "    __syncthreads();\n" : "")
+            : fmt::format("  {}  const Index block = static_cast<Index>(blockIdx.x);\n  const Index {} = {};\n  {}",
+                          kWhy, tile, in_order, run);
     return fmt::format(
-        "// What a producer wrote last is still in the L2 cache: then blocks begin with it.\n"
-        "__device__ __forceinline__ Index in_order(Index tile, const Params& p) {{ return {}; }}\n\n"
         "extern \"C\" __global__ void __launch_bounds__({}{}) {}(const Params p) {{\n"
         "  const Uniforms uniforms{{/*@if kHasUniforms*/load_uniforms(p)/*@endif*/}};\n{}}}\n",
-        by_quotients() ? "p.first_tile + tile * p.tile_step" : "p.reverse_order ? p.tiles - 1 - tile : tile",
         kernel_.threads, kernel_.tuning.resident_blocks > 0 ? fmt::format(", {}", kernel_.tuning.resident_blocks) : "",
-        kKernelName, run);
+        kKernelName, body);
   }
 
   const Program& program_;

@@ -111,6 +111,11 @@ int ReductionPasses::only_operand(int pass, const std::vector<ElementLoop>& loop
   return is_it ? static_cast<int>(loop.inputs[0]) : -1;
 }
 
+// Whether the function of an element gives back one number: what an accumulator takes, or a result.
+bool ReductionPasses::returns_value(const ElementLoop& loop) {
+  return loop.fed.size() + loop.outputs.size() == 1 && loop.lanes.empty() && loop.given.empty();
+}
+
 std::string ReductionPasses::element_function(int pass, std::size_t k, const std::vector<ElementLoop>& loops) {
   if (only_operand(pass, loops) >= 0) return "";
   const ElementLoop& loop = loops[k];
@@ -120,29 +125,34 @@ std::string ReductionPasses::element_function(int pass, std::size_t k, const std
     parameters.push_back(fmt::format("{} {}", type_of(input_kinds_[i]), input_name(program_, i)));
   for (const Value value : reduction_.residency.saved) {
     if (!is_seen_by(pass, value)) continue;
-    parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), chain_.unshaped(value)));
+    const bool gives = needs_of(pass).computed[static_cast<std::size_t>(value)];
+    parameters.push_back(
+        fmt::format("{}{} t{}", type_of(chain_.kind(value)), gives ? "&" : "", chain_.unshaped(value)));
   }
   for (const Value value : loop.taken) parameters.push_back(fmt::format("{} t{}", type_of(chain_.kind(value)), value));
   for (const Value value : loop.given) parameters.push_back(fmt::format("{}& t{}", type_of(chain_.kind(value)), value));
   std::string body = element_text(pass, loop);
+  const bool returns = returns_value(loop);
+  std::string_view type = returns ? "Real" : "void";
   for (const auto* accumulators : {&loop.fed, &loop.lanes}) {
     for (const std::size_t i : *accumulators) {
-      parameters.push_back(fmt::format("Real& value_{}", i));
-      body += fmt::format("  value_{} = {};\n", i,
+      if (!returns) parameters.push_back(fmt::format("Real& value_{}", i));
+      body += fmt::format("  {} {};\n", returns ? "return" : fmt::format("value_{} =", i),
                           chain_.argument(reduction_.structure.accumulators[i].argument, Kind::real));
     }
   }
   for (const std::size_t i : loop.outputs) {
     const Value value = program_.results()[i].value;
-    parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
+    if (returns) type = type_of(chain_.kind(value));
+    if (!returns) parameters.push_back(fmt::format("{}& {}", type_of(chain_.kind(value)), output_name(program_, i)));
     const Value stored = plan::stored_value(program_, i, kernel_.outputs[i].dtype);
-    body += fmt::format("  {} = {};\n", output_name(program_, i), chain_.reference(stored));
+    body += fmt::format("  {} {};\n", returns ? "return" : output_name(program_, i) + " =", chain_.reference(stored));
   }
   const std::string knows =
       loops.size() == 1 ? "" : fmt::format(", once its lanes have agreed {} time{}", k, k == 1 ? "" : "s");
   const std::string functions = LaneSegmentsWriter(program_, kernel_, input_kinds_, chain_).function(pass, k, loop);
-  return functions + fmt::format("// One element of pass {}{}.\n__device__ __forceinline__ void {}({}) {{\n{}}}\n\n",
-                                 pass, knows, name_of_element(pass, k, loops), fmt::join(parameters, ", "), body);
+  return functions + fmt::format("// One element of pass {}{}.\n__device__ __forceinline__ {} {}({}) {{\n{}}}\n\n",
+                                 pass, knows, type, name_of_element(pass, k, loops), fmt::join(parameters, ", "), body);
 }
 
 std::string ReductionPasses::element_of(std::size_t input, const std::string& packet) const {
@@ -221,17 +231,27 @@ std::string ReductionPasses::one_loop(int pass, std::size_t k, const std::vector
   }
   for (const Value value : loop.taken) arguments.push_back(fmt::format("t{}[e]", value));
   for (const Value value : loop.given) arguments.push_back(fmt::format("t{}[e]", value));
+  if (returns_value(loop)) {
+    const std::string call = fmt::format("{}({})", name_of_element(pass, k, loops), fmt::join(arguments, ", "));
+    return fmt::format("#pragma unroll\n{}for (int e = 0; e < kElements; ++e) {};\n", indent,
+                       loop.outputs.empty() ? fmt::format("values_{}[{}] = {}", loop.fed[0], values, call)
+                                            : put_element(loop.outputs[0], call));
+  }
   for (const std::size_t i : loop.fed) arguments.push_back(fmt::format("values_{}[{}]", i, values));
   for (const std::size_t i : loop.lanes) arguments.push_back(fmt::format("of_lane_{}[e]", i));
   for (const std::size_t i : loop.outputs) {
-    const std::string name = (is_transposed(i) ? "transposed." : "") + output_name(program_, i);
     inside += fmt::format("{}  {} result_{};\n", indent, type_of(chain_.kind(program_.results()[i].value)), i);
     arguments.push_back(fmt::format("result_{}", i));
-    after += fmt::format("{}  {}.put(e, from_real<{}>(result_{}));\n", indent, name,
-                         storage_type(kernel_.outputs[i].dtype), i);
+    after += fmt::format("{}  {};\n", indent, put_element(i, fmt::format("result_{}", i)));
   }
   return fmt::format("#pragma unroll\n{0}for (int e = 0; e < kElements; ++e) {{\n{1}{0}  {2}({3});\n{4}{0}}}\n", indent,
                      inside, name_of_element(pass, k, loops), fmt::join(arguments, ", "), after);
+}
+
+// A result's element of a vector.
+std::string ReductionPasses::put_element(std::size_t output, const std::string& value) const {
+  return fmt::format("{}{}.put(e, from_real<{}>({}))", is_transposed(output) ? "transposed." : "",
+                     output_name(program_, output), storage_type(kernel_.outputs[output].dtype), value);
 }
 
 std::string ReductionPasses::name_of_element(int pass, std::size_t k, const std::vector<ElementLoop>& loops) {

@@ -546,11 +546,13 @@ std::string ReductionPasses::write_batch() {
   }
   for (const Value value : reduction_.residency.saved)
     arguments.push_back(fmt::format("held[i * kApart].t{}[e]", chain_.unshaped(value)));
+  const bool returns = returns_value(loops_of(program_, reduction_, needs_of(pass))[0]);
   for (const std::size_t i : outputs_of(pass)) {
     const std::string name = output_name(program_, i);
     const std::string_view type = storage_type(kernel_.outputs[i].dtype);
-    known += fmt::format("      {} result_{};\n", type_of(chain_.kind(program_.results()[i].value)), i);
-    arguments.push_back(fmt::format("result_{}", i));
+    known += fmt::format("      {} result_{}{}", type_of(chain_.kind(program_.results()[i].value)), i,
+                         returns ? " = " : ";\n");
+    if (!returns) arguments.push_back(fmt::format("result_{}", i));
     if (is_transposed(i)) {
       results += fmt::format("    {} {}[kBatch];\n", type, name);
       keeps += fmt::format("      {}[i] = from_real<{}>(result_{});\n", name, type, i);
@@ -567,8 +569,8 @@ std::string ReductionPasses::write_batch() {
       "__device__ __forceinline__ void write_batch(const Params& p, const Uniforms& uniforms, const Place& place, "
       "Index chunk, int first,\n                                            Held* held, const Row (&rows)[kRows], "
       "TransposedTile& tile) {{\n{0}#pragma unroll\n  for (int e = 0; e < kElements; ++e) {{\n{1}#pragma unroll\n"
-      "    for (int i = 0; i < kBatch; ++i) {{\n{2}      element_{3}({4});\n{5}    }}\n{6}  }}\n{7}}}\n\n",
-      reads, results, known, pass, fmt::join(arguments, ", "), keeps, puts, writes);
+      "    for (int i = 0; i < kBatch; ++i) {{\n{2}element_{3}({4});\n{5}    }}\n{6}  }}\n{7}}}\n\n",
+      reads, results, known + (returns ? "" : "      "), pass, fmt::join(arguments, ", "), keeps, puts, writes);
 }
 
 }  // namespace epifuse::codegen

@@ -135,6 +135,8 @@ class ReductionPasses {
   int only_operand(int pass, const std::vector<ElementLoop>& loops);
   std::string element_function(int pass, std::size_t k, const std::vector<ElementLoop>& loops);
   std::string element_text(int pass, const ElementLoop& loop);
+  static bool returns_value(const ElementLoop& loop);
+  std::string put_element(std::size_t output, const std::string& value) const;
   static std::string name_of_element(int pass, std::size_t k, const std::vector<ElementLoop>& loops);
   std::string vectors_read(int pass, const PassNeeds& needs, const std::string& indent, std::string_view held,
                            std::string_view position);

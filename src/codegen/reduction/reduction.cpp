@@ -251,6 +251,8 @@ class ReductionEmitter {
     add("kGathers", passes_.gathers(), "operands of elements that the coordinates find");
     add("kLoadGathers", passes_.load_gathers(), "of those that are held");
     add("kWriteGathers", passes_.gathers_in(reduction_.structure.output_pass), "in the last pass");
+    add("kLaneSegments", reduction_.lane_segments.has_value(), "lanes of a warp reduce segments of rows");
+    add("kInSharedMemory", reduction_.is_in_shared_memory(), "threads hold rows there");
     add("kAllFull", has_full_vectors_alone(), "there is no code for other vectors");
     add("kMasked", masks_values(), "some values that accumulators are given need not exist");
     add("kDouble", kernel_.f64, "Real is double");
@@ -448,7 +450,10 @@ class ReductionEmitter {
         "(&rows)[kRows], "
         "Shared& shared, Index tile,\n                                         Index chunk, int pass, unsigned* "
         "signals) {\n"
-        "  GridStage grid;\n  bool knows_rows = false;\n";
+        "  GridStage grid;\n";
+    // Whether it has merged the row's accumulators matters to whoever has more to write.
+    const bool has_ends = has_row_results() || has_grid_reduction();
+    if (has_ends) out += "  bool knows_rows = false;\n";
     const int stages = reduction_.structure.stages;
     for (int pass = 0; pass <= reduction_.structure.output_pass; ++pass) {
       out += fmt::format("  if (pass == {}) {{\n", pass);
@@ -461,23 +466,24 @@ class ReductionEmitter {
       if (pass < stages) {
         out += known;
         out += fmt::format(
-            "    knows_rows = reduce_chunk<{2}, Stage{0}>(p, uniforms, place, rows, grid, shared, "
+            "    {3}reduce_chunk<{2}, Stage{0}>(p, uniforms, place, rows, grid, shared, "
             "shared.stage{0}, "
             "p.partials_{0}, p.finals_{0}, tile, chunk, &signals[{1}]);\n",
             pass + 1, 2 * pass,
             pass < reduction_.structure.output_pass ? "CacheHint::evict_last"
             : pass > 0                              ? "CacheHint::evict_first"
-                                                    : "kHeldHint");
+                                                    : "kHeldHint",
+            has_ends ? "knows_rows = " : "");
       } else {
         out += fmt::format(
             "    write_rounds(p, uniforms, place, chunk * p.rounds, end_of_chunk(p, chunk), rows, grid, shared, [&] "
             "{{\n{}    }});\n",
             known);
         // Who comes last is told by fences, which wait for all that was written.
-        if (has_row_results() || has_grid_reduction())
+        if (has_ends)
           out += fmt::format("    knows_rows = is_last(&signals[{}], p.chunks, shared.arrival);\n", 2 * pass);
       }
-      if (pass == reduction_.structure.output_pass) {
+      if (pass == reduction_.structure.output_pass && has_ends) {
         if (pass < stages) {
           out += fmt::format(
               "    if (knows_rows) {{\n      __syncthreads();\n      take_stage(p, uniforms, p.finals_{0}, "
