@@ -92,6 +92,21 @@ TEST(Products, OfOneLeftFactorAreOneKernel) {
   EXPECT_EQ(schedule("h = linear(x, v); h[..., ::2] * h[..., 1::2]", {x, v}, {256, 512}), "flat") << "no neighbours";
 }
 
+// The faster the memory, the less a chain's own kernel costs.
+TEST(Products, HostAChainWhereTheMemoryIsSlowEnough) {
+  const TensorView x(nullptr, DType::bf16, {32'768, 4096}), w(nullptr, DType::bf16, {1024, 4096});
+  const TensorView b(nullptr, DType::bf16, {1024}), r(nullptr, DType::bf16, {32'768, 1024});
+  const OutputView out(nullptr, DType::bf16, {32'768, 1024});
+  const std::vector<TensorView> inputs = {x, w, b, r};
+  const auto schedule = [&](double bandwidth) {
+    const Epilogue tail = as_written("gelu(linear(x, w, b)) + r");
+    return Inspection(tail, std::span(&out, 1), inputs, {.bandwidth = bandwidth}).plan().schedule;
+  };
+  EXPECT_EQ(schedule(0), "gemm");
+  EXPECT_EQ(schedule(2e12), "gemm");
+  EXPECT_NE(schedule(10e12), "gemm");
+}
+
 TEST(Products, TextAndFunctionsGiveOneChain) {
   const Expr x = input("x"), w = input("w"), b = input("b");
   EXPECT_EQ(Epilogue(relu(linear(x, w, b))).str(), Epilogue::parse("relu(linear(x, w, b))").str());
