@@ -282,7 +282,7 @@ TEST(GemmRefusals, NameWhatWasFound) {
     EXPECT_NE(work.refusal().find(expected), std::string::npos) << expected << "\nfound: " << work.refusal();
   };
   expect({.right = {512, 72}}, "differ in their last dimension, along which products are summed: 64 and 72");
-  expect({.factor = DType::f32}, "the left factor is f32");
+  expect({.factor = DType::f64}, "the left factor is f64");
   expect({.result = DType::i32}, "the result is i32");
   expect({.architecture = 75}, "this is sm_75");
   expect({.architecture = 100}, "needs the tensor cores of sm_80 to sm_90, or of sm_120");

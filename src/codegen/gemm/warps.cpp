@@ -26,6 +26,7 @@ class Warps : public Family {
     add_layout(out);
     out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
     out += fmt::format("//@let kIntegers = {}\n", is_integer());
+    out += fmt::format("//@let kLoops = {}\n", !made_.unrolls);
     return out + "\n";
   }
 

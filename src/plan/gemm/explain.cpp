@@ -17,8 +17,9 @@ namespace {
 
 std::string product_text(const GemmPlan& plan) {
   const std::string_view type = to_string(plan.gemm_class.factor);
-  return fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}", type, plan.rows, plan.depth, type, plan.columns,
-                     plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
+  return fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}", type, plan.rows, plan.depth, type, plan.columns,
+                     plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
+                     plan.gemm_class.factor == DType::f32 ? " as TF32" : "");
 }
 
 std::string convolution_text(const GemmPlan& plan) {

@@ -18,9 +18,9 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-// What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers
-// that f32 does not hold, are none.
-constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8});
+// What tensor cores multiply, and what a chain may read and write beside its product: f32 as TF32, which inside.cpp
+// lets in where it is asked for. Numbers of 8 bytes, and integers that f32 does not hold, are none.
+constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::f32});
 constexpr auto kElements =
     std::to_array({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::u8});
 
@@ -32,7 +32,8 @@ struct Sides {
 
 Sides sides_of(const char* what, const TensorView& factor) {
   if (!is_one_of(kFactors, factor.dtype))
-    fail(unsupported, "the {} factor is {}; a product that hosts a chain takes 16-bit types, float8 types or i8", what,
+    fail(unsupported,
+         "the {} factor is {}; a product that hosts a chain takes 16-bit types, float8 types, i8, or f32 as TF32", what,
          to_string(factor.dtype));
   const int rank = factor.shape.size();
   if (rank != 2 && rank != 3)
@@ -139,7 +140,7 @@ class GemmPlanner {
     plan.convolution = convolution_;
     made.left_transposed = !convolution_ && is_contiguous_along_rows(left_);
     made.right_transposed = !convolution_ && is_contiguous_along_rows(right_[0]);
-    if (size_of(made.factor) == 1 && (made.left_transposed || made.right_transposed))
+    if (size_of(made.factor) != 2 && (made.left_transposed || made.right_transposed))
       fail(unsupported,
            "the {} factor has its rows contiguous; of {} tensor cores take factors whose depth is. Copy it, or run the "
            "product and the chain apart",
@@ -255,7 +256,7 @@ class GemmPlanner {
   void measure(const ir::Windows2d& windows) {
     const TensorView& filters = right_[0];
     for (const TensorView& factor : {left_, filters}) {
-      if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype)
+      if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype || factor.dtype == DType::f32)
         fail(unsupported,
              "the convolution has factors of {} and {}; one that hosts a chain takes two of one 16-bit type, float8 "
              "type "
@@ -357,10 +358,7 @@ class GemmPlanner {
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
-    if (const WarpGroupTile* const tile = chosen->warp_group_tile()) {
-      const int elements = tile->blocks * chosen->chain_columns() / 2;  // of a thread
-      plan.gemm_class.unrolls = elements * (instructions + kHostedStoreInstructions) <= kMostUnrolled;
-    }
+    plan.gemm_class.unrolls = unrolls(*chosen, instructions + kHostedStoreInstructions);
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
     plan.tile_columns = divide_up(columns_, chosen->result_columns());
@@ -453,6 +451,16 @@ class GemmPlanner {
   // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
   // multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes.
   static constexpr int kMostUnrolled = 6144;
+  // Where warps multiply, the largest tile leaves no registers for a loop: it spilled 4 bytes on sm_86. Chains that get
+  // it are short.
+  static bool unrolls(const GemmClass& made, int instructions) {
+    if (const WarpGroupTile* const tile = made.warp_group_tile())
+      return tile->blocks * made.chain_columns() / 2 * instructions <= kMostUnrolled;
+    constexpr int kThreads = WarpTile::kThreads;
+    if (made.tile_rows() * made.tile_columns() == kMostSums * kThreads) return true;
+    return made.tile_rows() * made.result_columns() / kThreads * instructions <= kMostUnrolled;
+  }
+  static constexpr int kMostSums = 128;   // of a thread
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 
   const ir::Program& program_;

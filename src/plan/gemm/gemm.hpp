@@ -146,7 +146,7 @@ struct GemmGroupClass {
 struct GemmClass {
   std::variant<WarpGroupTile, WarpTile> tile;  ///< and with it the family of kernels
   int slots;             ///< sub-tiles of the result that a warp group, or four warps, have in shared memory
-  DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2 or i8
+  DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2, i8, or f32 as TF32
   DType result;          ///< likewise, or f32 or u8
   bool has_windows;      ///< the rows of the left factor are windows of images
   bool left_transposed;  ///< its rows are contiguous, not its depth
@@ -154,8 +154,10 @@ struct GemmClass {
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
   GemmReductions reductions;                    ///< by result of the chain behind the first, which is the tensor
   std::optional<GemmGroupClass> groups;
-  bool unrolls = true;  ///< the code of the chain stands once for each sub-tile of a tile, else once for each 64 rows
-  KernelClass chain;    ///< of the chain as a kernel of its own: how exact it has to be
+  /// The code of the chain stands once for each sub-tile of a tile, else once for each 64 rows, or once where warps
+  /// multiply.
+  bool unrolls = true;
+  KernelClass chain;  ///< of the chain as a kernel of its own: how exact it has to be
 
   /// Null where the kernel is of the other family.
   const WarpGroupTile* warp_group_tile() const { return std::get_if<WarpGroupTile>(&tile); }

@@ -135,6 +135,11 @@ std::string why_apart(const std::vector<Product>& products) {
   if (products.size() > kMostProducts)
     return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
   for (const Product& other : products) {
+    if (other.left.dtype == DType::f32 && !other.tf32)
+      return fmt::format(
+          "'{}' multiplies f32, and tensor cores take it as TF32: tf32=true as an argument of 'linear' or 'matmul' "
+          "allows that",
+          other.text);
     if (!is_same(other.left, first.left) || other.shape != first.shape || other.windows != first.windows ||
         (first.windows && other.right.shape != first.right.shape))
       return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);

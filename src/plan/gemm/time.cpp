@@ -14,8 +14,10 @@ namespace {
 
 // Of a multiprocessor of an H100 at the clock that it keeps under such a load, as measured with products of 8192 x 8192
 // x 8192 (bench/products.py).
-constexpr double kFlops16 = 5.3e12;      // of 16-bit numbers, in a second
-constexpr double kFlops8 = 9.3e12;       // of 8-bit ones
+constexpr double kFlops16 = 5.3e12;  // of 16-bit numbers, in a second
+constexpr double kFlops8 = 9.3e12;   // of 8-bit ones
+constexpr double kFlopsTf32 =
+    2.6e12;  // of TF32, which was not measured: half of 16-bit numbers, as the data sheet has it
 constexpr double kInstructions = 190e9;  // 128 lanes at 1.5 GHz, in a second
 // Of a chain inside a product, by both warp groups that multiply: two warps for each scheduler wait for each other's
 // results more often. One group alone keeps half of it.
@@ -57,8 +59,9 @@ class TileTimes {
 
  private:
   double flops() const {
-    if (has_warp_groups_) return size_of(made_.factor) == 2 ? kFlops16 : kFlops8;
-    return kShare * machine_.tensor_flops * (size_of(made_.factor) == 2 ? 1 : 2);
+    const auto bytes = static_cast<int>(size_of(made_.factor));
+    if (has_warp_groups_) return bytes == 4 ? kFlopsTf32 : bytes == 2 ? kFlops16 : kFlops8;
+    return kShare * machine_.tensor_flops * 2 / bytes;
   }
   /// Of a tile, by both warp groups.
   double hosted_chain() const {
