@@ -113,6 +113,11 @@ class GemmPlanner {
           "product and the chain apart",
           machine.architecture);
     check_chain(products);
+    if (host.groups != nullptr && host.groups->columns == 0 && machine.tensor_cores != TensorCores::warp_groups)
+      fail(unsupported,
+           "the chain reads elements beside reductions of whole rows, which a product hosts in the clusters of sm_90; "
+           "this is sm_{}. Run the product and the chain apart",
+           machine.architecture);
     if (windows != nullptr) {
       measure(*windows);
     } else {
@@ -146,7 +151,7 @@ class GemmPlanner {
            "product and the chain apart",
            made.left_transposed ? "left" : "right", to_string(made.factor));
     for (const std::size_t product : products_) inputs_[product] = TensorView(nullptr, DType::f32, output_.shape);
-    std::vector<OutputView> outputs(1 + host_.reductions.size(), OutputView(nullptr, DType::f32, output_.shape));
+    std::vector<OutputView> outputs(program_.results().size(), OutputView(nullptr, DType::f32, output_.shape));
     if (host_.groups == nullptr) outputs[0] = output_;
     const Plan alone = make_plan(program_, outputs, inputs_, Views::abstract, machine_);
     made.chain = alone.kernel_class;
@@ -174,7 +179,8 @@ class GemmPlanner {
     }
     if (inputs_.size() != names.size())
       fail(invalid_argument, "the chain has {} operands, found {}", names.size(), inputs_.size());
-    if (program_.results().size() != 1 + host_.reductions.size())
+    const int reduced_second = host_.groups != nullptr ? host_.groups->reduced_second() : 0;
+    if (program_.results().size() + static_cast<std::size_t>(reduced_second) != 1 + host_.reductions.size())
       fail(unsupported, "the chain has {} results for elements; a product hosts a chain of one",
            program_.results().size());
     if (program_.has_shaping() || program_.has_views() || !program_.bounds().empty())
@@ -228,12 +234,24 @@ class GemmPlanner {
            to_string(right_[0].shape));
   }
 
-  // The chains behind the groups' reductions are planned as kernels of their own, whose operands are f32.
+  // The chains behind the groups' reductions are planned as kernels of their own, whose operands are f32, or vectors of
+  // the chain before.
   void add_groups(GemmPlan& plan) const {
     const GemmGroups& groups = *host_.groups;
-    GemmGroupClass made{.columns = groups.columns, .elements = {}, .scales = {}, .chains = {}, .results = {}};
+    GemmGroupClass made{.columns = groups.columns,
+                        .elements = {},
+                        .scales = {},
+                        .chains = {},
+                        .results = {},
+                        .reduced_second = groups.reduced_second(),
+                        .second = {}};
     const auto planned = [&](const ir::Program& chain, std::span<const OutputView> outputs) {
-      const std::vector<TensorView> inputs(chain.inputs().size(), TensorView(nullptr, DType::f32, outputs[0].shape));
+      std::vector<TensorView> inputs(chain.inputs().size(), TensorView(nullptr, DType::f32, outputs[0].shape));
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto vector = std::ranges::find(program_.inputs(), chain.inputs()[i]);
+        if (vector != program_.inputs().end())
+          inputs[i] = inputs_[static_cast<std::size_t>(vector - program_.inputs().begin())];
+      }
       const ir::Fingerprint& fingerprint = chain.code_fingerprint();
       made.chains.push_back(fingerprint.low);
       made.chains.push_back(fingerprint.high);
@@ -241,6 +259,9 @@ class GemmPlanner {
     };
     const OutputView tensor(nullptr, output_.dtype, output_.shape);
     made.elements = planned(groups.elements, std::span(&tensor, 1));
+    if (made.reduced_second > 0)
+      made.second = planned(
+          groups.second, std::vector(groups.second.results().size(), OutputView(nullptr, DType::f32, output_.shape)));
     std::vector<OutputView> scales;
     for (const OutputView& scale : host_.scales) {
       made.results.push_back(scale.dtype);
@@ -350,6 +371,11 @@ class GemmPlanner {
     const int instructions = hosted_instructions(program_, plan);
     const GemmWork work = {batches_, rows_, columns_, depth_, instructions};
     const auto chosen = with_tile(plan.gemm_class, work, machine_);
+    if (!chosen && plan.gemm_class.has_whole_rows())
+      fail(unsupported,
+           "the chain reads elements beside reductions of whole rows, which have {} columns of {}; the blocks of a "
+           "cluster have no more than {}. Run the product and the chain apart",
+           columns_, products_.size() == 1 ? "a product" : "two products", 2048 / products_.size());
     if (!chosen && host_.groups != nullptr)
       fail(unsupported,
            "the chain reduces groups of {} columns of {}; sm_{} has no tile with whole ones that fits its shared "
@@ -361,12 +387,12 @@ class GemmPlanner {
     plan.gemm_class.unrolls = unrolls(*chosen, instructions + kHostedStoreInstructions);
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
-    plan.tile_columns = divide_up(columns_, chosen->result_columns());
+    plan.tile_columns = chosen->has_whole_rows() ? 1 : divide_up(columns_, chosen->result_columns());
     plan.tiles = tiles_of(*chosen, work);
     if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
     plan.band = kBandRows / (chosen->tile_rows() * cluster);
     // Blocks of warp groups stay, and work on one tile after another; others have one.
-    const std::int64_t stay = machine_.multiprocessors / chosen->blocks_of_cluster();
+    const std::int64_t stay = clusters_at_once(*chosen, machine_);
     plan.blocks = static_cast<int>(chosen->warp_group_tile() != nullptr ? std::min(plan.tiles, stay) : plan.tiles) *
                   chosen->blocks_of_cluster();
   }
@@ -375,8 +401,8 @@ class GemmPlanner {
     if (convolution_) return make_image_maps(plan);
     const GemmClass& made = plan.gemm_class;
     const int depth = made.depth();
-    plan.maps.push_back(map_of("left factor", left_, made.left_transposed,
-                               {depth, made.left_transposed ? 64 : made.tile_rows(), 1, 1}, made.depth_bytes()));
+    plan.maps.push_back(
+        map_of("left factor", left_, made.left_transposed, {depth, made.left_box_rows(), 1, 1}, made.depth_bytes()));
     const int columns = std::min(made.tile_columns() / made.cluster(), made.result_columns());
     for (const TensorView& right : right_)
       plan.maps.push_back(map_of("right factor", right, made.right_transposed,
@@ -391,7 +417,7 @@ class GemmPlanner {
   void make_partials(GemmPlan& plan) const {
     const GemmClass& made = plan.gemm_class;
     for (const GemmReduction& reduction : host_.reductions) {
-      if (reduction.scope == GemmScope::group) continue;
+      if (reduction.scope == GemmScope::group || reduction.scope == GemmScope::whole_row) continue;
       if (reduction.scope == GemmScope::row) {
         plan.partials.push_back({plan.tile_columns * made.row_partials(), batches_ * rows_});
       } else {

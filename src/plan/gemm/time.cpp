@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "plan/analysis/accuracy.hpp"
 #include "plan/gemm/tiles.hpp"
@@ -25,10 +26,11 @@ constexpr double kHostedInstructions = 100e9;
 constexpr double kTileBytes = 80e9;  // that copies bring from the L2 cache in a second, while others copy too
 constexpr double kShare =
     0.71;  // of the data sheet's rate of tensor cores that this is, and that others are taken to keep
-constexpr double kMemory = 0.93;         // of the bandwidth of the data sheet is what copies reach
-constexpr double kShortMemory = 0.78;    // and what a product of few rows reaches, which takes some 10 us
-constexpr double kStart = 3e-6;          // seconds until the first stage is there, and after the last store
-constexpr double kExchange = 3e-6;       // seconds in which blocks that share a tile's depth give each other sums
+constexpr double kMemory = 0.93;       // of the bandwidth of the data sheet is what copies reach
+constexpr double kShortMemory = 0.78;  // and what a product of few rows reaches, which takes some 10 us
+constexpr double kStart = 3e-6;        // seconds until the first stage is there, and after the last store
+constexpr double kExchange = 3e-6;     // seconds in which blocks that share a tile's depth give each other sums
+constexpr double kRowExchange = 1e-6;  // of a tile, in which the blocks of a row give each other what it is reduced to
 constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the chain's
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
 // For each element beside the chain's own: conversions, shared memory, addresses.
@@ -67,16 +69,18 @@ class TileTimes {
   double hosted_chain() const {
     return elements_of_a_tile() * (work_.instructions + kHostedStoreInstructions) / kHostedInstructions;
   }
+  /// Of what rows are reduced to.
+  double exchanges() const { return made_.groups->reduced_second > 0 ? 2 : 1; }
   double elements_of_a_tile() const { return static_cast<double>(made_.tile_rows()) * made_.result_columns(); }
 
   // A cluster's blocks have a tile each, or a share of its depth and of its chain. Where groups take turns, one's chain
   // runs beside the other's products, and the last chain beside none.
   double of(const WarpGroupTile& tile) const {
-    const std::int64_t clusters = machine_.multiprocessors / made_.blocks_of_cluster();
+    const std::int64_t clusters = clusters_at_once(made_, machine_);
     const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), clusters));
     const double product = products(1, tile.rows(), tile.columns, tile.pace) / tile.split;
     if (tile.split > 1) return product + after_products();
-    const double chain = hosted_chain();
+    const double chain = hosted_chain() + (tile.row_blocks > 1 ? exchanges() * kRowExchange : 0);
     if (!tile.takes_turns) return rounds * (product + chain);
     const double of_one_group = 2 * chain;
     return rounds * std::max(product, (product + of_one_group) / 2) + of_one_group;
@@ -175,6 +179,24 @@ class Estimate {
   double window_bytes_ = 0, window_launches_ = 0;
 };
 
+// Of a chain for each element behind reductions of whole rows. Its first operand is the held value, and the next are
+// what a row was reduced to: what is made of these alone is computed once for a row.
+int instructions_behind(const ir::Program& behind, const KernelClass& kernel, int reduced) {
+  const Arithmetic arithmetic = choose_arithmetic(behind, kernel);
+  std::vector<bool> varies(behind.nodes().size(), false);
+  int instructions = 0;
+  for (std::size_t i = 0; i < varies.size(); ++i) {
+    const ir::Node& n = behind.nodes()[i];
+    if (n.op == ir::Op::input) varies[i] = n.ordinal == 0 || n.ordinal > reduced;
+    for (int k = 0; k < n.arity(); ++k)
+      varies[i] = varies[i] || varies[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])];
+    if (!varies[i] || n.op == ir::Op::input) continue;
+    const Formula* const formula = arithmetic.formulas[i];
+    instructions += formula != nullptr ? formula->cost : ir::is_elementwise(n.op) ? ir::row(n.op).cost : 1;
+  }
+  return instructions;
+}
+
 }  // namespace
 
 int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
@@ -182,8 +204,14 @@ int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
   const int own =
       instructions_of(chain, choose_arithmetic(chain, made.chain)) + static_cast<int>(made.reductions.size());
   if (plan.groups == nullptr) return own;
-  const ir::Program& behind = plan.groups->elements;
-  return own + instructions_of(behind, choose_arithmetic(behind, made.groups->elements));
+  const GemmGroupClass& groups = *made.groups;
+  const int reduced = static_cast<int>(made.reductions.size());
+  if (!made.has_whole_rows())
+    return own + instructions_of(plan.groups->elements, choose_arithmetic(plan.groups->elements, groups.elements));
+  const int second = groups.reduced_second == 0
+                         ? 0
+                         : instructions_behind(plan.groups->second, groups.second, reduced - groups.reduced_second);
+  return own + second + instructions_behind(plan.groups->elements, groups.elements, reduced);
 }
 
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine) {
