@@ -48,6 +48,20 @@ class TileTimes {
 
   double all() const { return has_warp_groups_ ? of(*made_.warp_group_tile()) : of(*made_.warp_tile()); }
 
+  /// What all() has of tensor cores.
+  double of_products() const {
+    const WarpGroupTile* const tile = made_.warp_group_tile();
+    const double one = tile != nullptr ? product_of(*tile) : product_of(*made_.warp_tile());
+    return rounds() * one;
+  }
+  /// Bytes of both factors that tiles copy. The blocks of a cluster copy what they share once.
+  double copied() const {
+    const int rows = made_.tile_rows() * made_.cluster();
+    const int columns = made_.tile_columns() * std::max(made_.row_blocks(), 1);
+    return static_cast<double>(tiles_of(made_, work_)) * stages_ * made_.depth() * (rows + columns) *
+           static_cast<double>(size_of(made_.factor));
+  }
+
   /// Elements of tiles in `rounds`, one of `rows` and `columns` after another, whose products keep `pace`.
   double products(double rounds, int rows, int columns, double pace) const {
     const double elements = has_warp_groups_ ? rows * columns * pace : work_of_warps(rows, columns);
@@ -73,25 +87,33 @@ class TileTimes {
   double exchanges() const { return made_.groups->reduced_second > 0 ? 2 : 1; }
   double elements_of_a_tile() const { return static_cast<double>(made_.tile_rows()) * made_.result_columns(); }
 
+  // Of one tile.
+  double product_of(const WarpGroupTile& tile) const {
+    return products(1, tile.rows(), tile.columns, tile.pace) / tile.split;
+  }
+  double product_of(const WarpTile& tile) const { return products(1, tile.rows(), tile.columns, 1); }
+  // Of tiles, or of clusters of them.
+  double rounds() const {
+    const std::int64_t at_once = has_warp_groups_ ? clusters_at_once(made_, machine_) : machine_.multiprocessors;
+    return static_cast<double>(divide_up(tiles_of(made_, work_), at_once));
+  }
+
   // A cluster's blocks have a tile each, or a share of its depth and of its chain. Where groups take turns, one's chain
   // runs beside the other's products, and the last chain beside none.
   double of(const WarpGroupTile& tile) const {
-    const std::int64_t clusters = clusters_at_once(made_, machine_);
-    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), clusters));
-    const double product = products(1, tile.rows(), tile.columns, tile.pace) / tile.split;
+    const double product = product_of(tile);
     if (tile.split > 1) return product + after_products();
     const double chain = hosted_chain() + (tile.row_blocks > 1 ? exchanges() * kRowExchange : 0);
-    if (!tile.takes_turns) return rounds * (product + chain);
+    if (!tile.takes_turns) return rounds() * (product + chain);
     const double of_one_group = 2 * chain;
-    return rounds * std::max(product, (product + of_one_group) / 2) + of_one_group;
+    return rounds() * std::max(product, (product + of_one_group) / 2) + of_one_group;
   }
   // Blocks of a multiprocessor share its tensor cores: the chain of one runs beside the products of another.
   double of(const WarpTile& tile) const {
-    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), machine_.multiprocessors));
-    const double product = products(1, tile.rows(), tile.columns, 1);
+    const double product = product_of(tile);
     const double chain = elements_of_a_tile() * (work_.instructions + kStoreInstructions) / instruction_rate();
-    if (tile.per_multiprocessor == 1) return rounds * (product + chain);
-    return rounds * std::max(product, chain) + std::min(product, chain);
+    if (tile.per_multiprocessor == 1) return rounds() * (product + chain);
+    return rounds() * std::max(product, chain) + std::min(product, chain);
   }
 
   const GemmClass& made_;
@@ -128,14 +150,17 @@ class Estimate {
     result_bytes_ = elements_ * static_cast<double>(size_of(made_.result));
   }
 
-  double inside() const {
+  ProductTimes times() const {
     const double bytes = factor_bytes_ + operand_bytes_ + result_bytes_ + partial_bytes_;
     const double reading = made_.split() > 1 ? memory(bytes) * kMemory / kShortMemory : memory(bytes);
     const double last = tiles_.after_products();
-    return kStart + std::max(tiles_.all() - last, reading) + last + finishes_ * (kSecondStart + kSecondLaunch) +
-           memory(partial_bytes_);
+    const double inside = kStart + std::max(tiles_.all() - last, reading) + last +
+                          finishes_ * (kSecondStart + kSecondLaunch) + memory(partial_bytes_);
+    const double products = tiles_.of_products();
+    return {inside, apart(), products, tiles_.all() - products, reading, bytes, tiles_.copied()};
   }
 
+ private:
   double apart() const {
     const double product_bytes = elements_ * products_ * (size_of(made_.factor) == 2 ? 2 : 4);
     const double product = std::max(best_tiling(), memory(factor_bytes_ + product_bytes));
@@ -146,7 +171,6 @@ class Estimate {
     return kStart + windows + product + kSecondStart + kSecondLaunch + chain;
   }
 
- private:
   double memory(double bytes) const { return bytes / (kMemory * machine_.bandwidth); }
 
   // cuBLASLt has tiles of all sizes, and cuts the depth where there are few of them.
@@ -220,8 +244,7 @@ double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machi
 
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
                       const Machine& machine) {
-  const Estimate of(plan, chain, operand_bytes, finishes, machine);
-  return {of.inside(), of.apart()};
+  return Estimate(plan, chain, operand_bytes, finishes, machine).times();
 }
 
 }  // namespace epifuse::plan
