@@ -15,8 +15,8 @@
 
 namespace epifuse::test {
 
-// An operand by its name: x is the left factor, w and v are right ones, u is one with a batch where rows have one, b,
-// g and h vary along columns, c along rows, r along both.
+// An operand by its name: x is the left factor, w and v are right ones, u is one with a batch where rows have one, t and
+// m are a left and a right factor whose depth comes first; b, g and h vary along columns, c along rows, r along both.
 struct HostedChain {
   const char* values;                ///< what the results are made of
   std::vector<const char*> results;  ///< the tensor may stand anywhere
@@ -61,14 +61,17 @@ class HostedProblem {
       return shape;
     };
     for (const std::string& name : whole_.inputs()) {
-      const bool is_right = name == "w" || name == "v" || name == "u";
+      const bool is_right = name == "w" || name == "v" || name == "u" || name == "m";
+      const bool is_left = name == "x" || name == "t";
       const Dims shape = name == "u" && rows.size() > 1 ? Dims{rows[0], columns, depth}
+                         : name == "m"                  ? Dims{depth, columns}
+                         : name == "t"                  ? Dims{depth, rows[0]}
                          : is_right                     ? Dims{columns, depth}
                          : name == "x"                  ? with(depth)
                          : is_of_columns(name)          ? Dims{columns}
                          : name == "c"                  ? with(1)
                                                         : with(columns);
-      operands_.push_back(drawn(random_, is_right || name == "x" ? factor : DType::bf16, shape));
+      operands_.push_back(drawn(random_, is_right || is_left ? factor : DType::bf16, shape));
       views_.push_back(operands_.back().view());
     }
     for (std::size_t i = 0; i < chain.results.size(); ++i) {

@@ -30,7 +30,7 @@ const std::vector<HostedChain>& chains_of_rows() {
        {"mean(y, axis=-1)", "layer_norm(y, g, h)", "rsqrt(var(y, axis=-1, correction=0) + 0.001)"},
        {f32, f16, f32}},
       {"", {"rms_norm(silu(linear(x, w)) * linear(x, v), g)"}, {bf16}},
-      {"y = gelu(linear(x, w)); s = amax(abs(y), axis=-1, keepdim=true) / 448; ",
+      {"y = gelu(gelu(linear(x, w) + r)); s = amax(abs(y), axis=-1, keepdim=true) / 448; ",
        {"s", "y / (s + 0.001)"},
        {f32, f8e4m3}},
       {"y = linear(x, w) + r; ",
@@ -53,14 +53,16 @@ TEST(WholeRows, AreHosted) {
   std::mt19937 random(32);
   const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   std::set<int> blocks;
+  int loops = 0;
   std::set<std::string_view> tiles;
   for (int number = 0; number < 36; ++number) {
     const HostedChain& chain = chains_of_rows()[static_cast<std::size_t>(number) % chains_of_rows().size()];
     const DType factor = kFactors[number / 5 % 4];
     const bool has_two = std::string_view(chain.results[0]).find(", v)") != std::string_view::npos;
-    const std::int64_t most = kMost[number % 4] / (has_two ? 2 : 1);
+    const int turn = number + number / 12;  // so that each chain gets several widths
+    const std::int64_t most = kMost[turn % 4] / (has_two ? 2 : 1);
     const std::int64_t columns = most - 16 * (number % 5 == 4 ? 0 : draw(static_cast<int>(most) / 32) - 1);
-    const Dims rows = number % 4 == 3 ? Dims{2, draw(90)} : Dims{draw(number % 3 == 0 ? 260 : 120)};
+    const Dims rows = turn % 4 == 3 ? Dims{2, draw(90)} : Dims{draw(number % 3 == 0 ? 260 : 120)};
     const std::int64_t depth = 16 * draw(6);
     HostedProblem problem(chain, rows, columns, depth, static_cast<unsigned>(number), factor);
     plan::Inside inside = problem.inside(few_clusters(columns * (has_two ? 2 : 1), draw(6)));
@@ -68,6 +70,7 @@ TEST(WholeRows, AreHosted) {
     ASSERT_TRUE(made.has_whole_rows());
     blocks.insert(made.row_blocks());
     tiles.insert(made.tile_name());
+    loops += made.unrolls ? 0 : 1;
     const CompiledText compiled(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both));
     for (const When when : kAllTimes) {
       const auto wrong = problem.run(inside, compiled, when);
@@ -80,6 +83,23 @@ TEST(WholeRows, AreHosted) {
   }
   EXPECT_EQ(tiles.size(), 3U);
   EXPECT_GE(blocks.size(), 6U);
+  EXPECT_GE(loops, 3) << "chains whose sub-tiles are a loop";
+}
+
+// Blocks copy 64 rows of the left tile at a time for each other.
+TEST(WholeRows, AreHostedOfTransposedFactors) {
+  const HostedChain chain{"", {"layer_norm(matmul(transpose(t, -2, -1), m) + r, g, h)"}, {DType::bf16}};
+  for (const std::int64_t columns : {200, 400, 720, 1304}) {
+    HostedProblem problem(chain, {200}, columns, 136, static_cast<unsigned>(columns));
+    plan::Inside inside = problem.inside(few_clusters(columns, 3));
+    const plan::GemmClass& made = inside.plan.gemm_class;
+    ASSERT_TRUE(made.has_whole_rows() && made.left_transposed && made.right_transposed);
+    const CompiledText compiled(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both));
+    for (const When when : kAllTimes) {
+      const auto wrong = problem.run(inside, compiled, when);
+      EXPECT_FALSE(wrong) << *wrong << "\n" << columns << " columns, " << to_string(when);
+    }
+  }
 }
 
 // The kernel's plan or why there is none: x is [rows, depth] and w [columns, depth], in no memory.
