@@ -368,6 +368,13 @@ SUITES = {
             "docs/guide/training.md",
         ),
         counted_suite(
+            "product-times",
+            "what plans estimate of products that host their chain, beside the times of a record of an H100",
+            2,
+            "table_product_times",
+            "docs/internals/plan/gemm.md",
+        ),
+        counted_suite(
             "quantise-bytes",
             "what kernels of quantising tails move and spend, by their plans and machine code",
             5,
