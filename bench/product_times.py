@@ -27,10 +27,11 @@ WAVES = re.compile(r"tiles: ([\d.]+) waves")
 
 def operands_of(one):
     """As bench/products.py makes them: of factors of 8 bits all else is bf16, but for a scale in f32."""
-    other = "bf16" if one["dtype"] in ("f8e4m3", "i8") else one["dtype"]
+    is_narrow = one["dtype"] in ("f8e4m3", "i8")
+    other = "bf16" if is_narrow else one["dtype"]
     shapes = dict(one["shapes"])
-    if re.search(r"\bs\b", one["text"]):
-        shapes.setdefault("s", [one["shapes"]["w"][0] if one["dtype"] == "i8" else 1])
+    if is_narrow:
+        shapes["s"] = [shapes["w"][0] if one["dtype"] == "i8" else 1]
     kinds = {"x": one["dtype"], "w": one["dtype"], "s": "f32"}
     return {name: (kinds.get(name, other), shape) for name, shape in shapes.items()}
 

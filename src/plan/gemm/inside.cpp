@@ -135,7 +135,7 @@ std::string why_apart(const std::vector<Product>& products) {
   if (products.size() > kMostProducts)
     return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
   for (const Product& other : products) {
-    if (other.left.dtype == DType::f32 && !other.tf32)
+    if (!other.windows && other.left.dtype == DType::f32 && !other.tf32)
       return fmt::format(
           "'{}' multiplies f32, and tensor cores take it as TF32: tf32=true as an argument of 'linear' or 'matmul' "
           "allows that",
