@@ -364,8 +364,8 @@ using PerDimension = std::vector<std::int64_t>;
 
 // Matrix products and convolutions. Both factors are operands, or views of operands that lie in memory with strides;
 // the rest of the epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
-/// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast. `tf32`: a GPU may round factors of
-/// f32 to TF32, whose significand has 11 bits, for its tensor cores; sums are f32. Factors of other types refuse it.
+/// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast. `tf32`: a GPU may round f32
+/// factors to TF32, whose significand has 11 bits, for its tensor cores; sums are f32. Other types refuse it.
 Expr matmul(const Expr& input, const Expr& other, bool tf32 = false);
 /// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it. `tf32` as above.
 Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt, bool tf32 = false);

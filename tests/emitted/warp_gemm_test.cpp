@@ -3,6 +3,7 @@
 // purpose.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <random>
@@ -61,6 +62,20 @@ TEST(WarpGemmEmitted, IsTheChainOfTheProduct) {
 // Of every row and every column, over the columns and rows that a warp has of it.
 TEST(WarpGemmEmitted, LeavesPartialResults) {
   EXPECT_EQ(run_cases(reducing_gemm_chains(), 36).size(), 3U) << "every tile was drawn";
+}
+
+// Over the blocks of 16 rows that a warp has: the sums of the next one move to the front.
+TEST(WarpGemmEmitted, LoopsOverLongChains) {
+  const GemmChain chain = {
+      "silu(silu(silu(silu(silu(silu(x + b)))))) + r", {{1, 1, 0}, {0, 0, 0}}, [](double x, double, const double* o) {
+        double v = x + o[0];
+        for (int i = 0; i < 6; ++i) v /= 1 + std::exp(-v);
+        return v + o[1];
+      }};
+  const GemmProblem long_one(chain, {.rows = 70, .columns = 80, .depth = 64}, kGemmTypes[0], 1,
+                             machine_for(DType::bf16, 0));
+  EXPECT_FALSE(long_one.plan().gemm_class.unrolls);
+  run_cases({chain}, 9);
 }
 
 TEST(WarpGemmModel, FindsPlantedFaults) {

@@ -140,7 +140,7 @@ TEST(WholeRows, AreOneKernelWhereThatPays) {
 }
 
 TEST(WholeRows, AreRefusedInASentence) {
-  const auto says = [](const std::string& why, std::string_view part) { EXPECT_NE(why.find(part), why.npos) << why; };
+  const auto says = [](const std::string& why, std::string_view words) { EXPECT_NE(why.find(words), why.npos) << why; };
   says(why_apart("rms_norm(linear(x, w), g)", 2056), "the blocks of a cluster have no more than 2048");
   says(why_apart("rms_norm(linear(x, w), g)", 512, 80), "in the clusters of sm_90");
   says(why_apart("rms_norm(linear(x, w), g) + r", 512), "are both read beside reductions of whole rows");
