@@ -15,8 +15,8 @@
 
 namespace epifuse::test {
 
-// An operand by its name: x is the left factor, w and v are right ones, u is one with a batch where rows have one. A left
-// and a right factor whose depth comes first are t and m; b, g and h vary along columns, c along rows, r along both.
+// An operand by its name: x is the left factor, w and v are right ones, u is one with a batch where rows have one. t and
+// m are a left and a right factor whose depth comes first; b, g, h vary along columns, c along rows, r along both.
 struct HostedChain {
   const char* values;                ///< what the results are made of
   std::vector<const char*> results;  ///< the tensor may stand anywhere
