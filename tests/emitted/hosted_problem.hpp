@@ -15,7 +15,7 @@
 
 namespace epifuse::test {
 
-// An operand by its name: x is the left factor, w and v are right ones, u is one with a batch where rows have one. t and
+// By their names: x is the left factor, w and v are right ones, u is one with a batch where rows have one. t and
 // m are a left and a right factor whose depth comes first; b, g, h vary along columns, c along rows, r along both.
 struct HostedChain {
   const char* values;                ///< what the results are made of
