@@ -251,20 +251,20 @@ SUITES = {
             "quantise",
             "quantising tails of a language model beside a copy, torch.compile and eager PyTorch",
             "QUANTISE",
-            {"h100": "docs/guide/quantisation.md"},
+            {"h100": "docs/guide/quantisation.md", "h200": H200},
         ),
         package_suite(
             "products",
             "matrix products that host their chain beside cuBLASLt, with and without a tail, torch.compile and eager PyTorch",
             "PRODUCTS",
-            {"h100": "docs/internals/plan/gemm.md"},
+            {"h100": "docs/internals/plan/gemm.md", "h200": H200},
             minutes=15,
         ),
         package_suite(
             "convolutions",
             "convolutions that host their chain beside cuDNN, with and without a tail, torch.compile and eager PyTorch",
             "CONVOLUTIONS",
-            {"h100": "docs/internals/plan/gemm.md"},
+            {"h100": "docs/internals/plan/gemm.md", "h200": H200},
             minutes=12,
         ),
         Suite(
@@ -293,9 +293,9 @@ SUITES = {
             results=(
                 Result(
                     "kernelbench",
-                    devices=("h100",),
+                    devices=("h100", "h200"),
                     table="table_models:KERNELBENCH",
-                    pages={"h100": "bench/results/kernelbench.md"},
+                    pages={"h100": "bench/results/kernelbench.md", "h200": H200},
                 ),
             ),
         ),
@@ -306,7 +306,7 @@ SUITES = {
             of_python,
             needs=("gpu", "torch", "wheel"),
             results=(
-                Result("python-overhead", devices=("h100",)),
+                Result("python-overhead", devices=("h100", "h200")),
                 Result(
                     "python-tutorial",
                     devices=("h100",),
@@ -366,6 +366,13 @@ SUITES = {
             2,
             "table_gradients",
             "docs/guide/training.md",
+        ),
+        counted_suite(
+            "product-times",
+            "what plans estimate of products that host their chain, beside the times of a record of an H100",
+            2,
+            "table_product_times",
+            "docs/internals/plan/gemm.md",
         ),
         counted_suite(
             "quantise-bytes",

@@ -63,10 +63,16 @@ class Subject {
   /// The GPU that --arch describes; what it leaves open is that of the GPU at hand if it is of the architecture, else a
   /// usual one's.
   PlanTarget target() {
-    if (options_.target && options_.target->multiprocessors > 0) return *options_.target;
-    if (gpu() && gpu()->architecture == architecture())
-      return {architecture(), gpu()->multiprocessors, static_cast<std::int64_t>(gpu()->l2_bytes)};
-    return {.architecture = architecture()};
+    PlanTarget found{.architecture = architecture()};
+    if (options_.target && options_.target->multiprocessors > 0) {
+      found = *options_.target;
+    } else if (gpu() && gpu()->architecture == architecture()) {
+      found.multiprocessors = gpu()->multiprocessors;
+      found.l2_bytes = static_cast<std::int64_t>(gpu()->l2_bytes);
+      found.bandwidth = gpu()->peak_bandwidth;
+    }
+    if (options_.bandwidth > 0) found.bandwidth = options_.bandwidth;
+    return found;
   }
   int architecture() {
     if (options_.target) return options_.target->architecture;
@@ -242,7 +248,7 @@ void add_dump(CLI::App& app) {
           "sm_90 or 90, or with the multiprocessors sm_90:114; by default the first GPU, else sm_90")
       ->type_name("ARCH");
   add_number(*command, "--bandwidth", options->bandwidth, 1, 1e18,
-             "Bytes per second, for the plan; by default the first GPU's");
+             "Bytes per second of the GPU's memory; by default the first GPU's");
   add_switch(*command, "--json", options->json, "Print JSON: the plan as data, the others as text");
   command->footer(
       "Examples:\n"

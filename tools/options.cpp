@@ -78,7 +78,7 @@ void add_device(CLI::App& command, std::string& device) {
 
 PlanTarget parse_target(const std::string& text) {
   const auto refuse_target = [&] {
-    refuse_value("--arch", text, "an architecture, sm_90 or 90, and if need be :MULTIPROCESSORS:L2BYTES");
+    refuse_value("--arch", text, "an architecture, sm_90 or 90, and if need be :MULTIPROCESSORS:L2BYTES:BANDWIDTH");
   };
   std::string_view digits = text;
   for (const std::string_view prefix : {"sm_", "compute_"}) {
@@ -93,9 +93,11 @@ PlanTarget parse_target(const std::string& text) {
   };
   constexpr std::int64_t kMostMultiprocessors = 100'000;
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+  constexpr std::int64_t kMostBandwidth = 1'000'000'000'000'000'000;  // bytes per second
   PlanTarget target{.architecture = static_cast<int>(number(10, 9999))};
   if (cursor.accept(':')) target.multiprocessors = static_cast<int>(number(1, kMostMultiprocessors));
   if (target.multiprocessors > 0 && cursor.accept(':')) target.l2_bytes = number(1, kMostBytes);
+  if (target.l2_bytes > 0 && cursor.accept(':')) target.bandwidth = static_cast<double>(number(1, kMostBandwidth));
   if (!cursor.done()) refuse_target();
   return target;
 }

@@ -29,8 +29,8 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, std::string& v
 void add_seed(CLI::App& command, std::uint64_t& seed);
 void add_threads(CLI::App& command, std::uint64_t& threads);
 void add_device(CLI::App& command, std::string& device);
-/// A GPU that need not be here: sm_90, 90; with its multiprocessors sm_90:114, and the bytes of its L2 cache
-/// sm_90:114:52428800.
+/// A GPU that need not be here: sm_90, 90; with its multiprocessors sm_90:114, the bytes of its L2 cache
+/// sm_90:114:52428800, and the bytes per second of its memory sm_90:114:52428800:2039000000000.
 PlanTarget parse_target(const std::string& text);
 /// --arch with a list of them; appends.
 void add_targets(CLI::App& command, std::vector<PlanTarget>& targets, const std::string& help);

@@ -364,10 +364,11 @@ using PerDimension = std::vector<std::int64_t>;
 
 // Matrix products and convolutions. Both factors are operands, or views of operands that lie in memory with strides;
 // the rest of the epilogue runs in the product's kernel, or in one behind it (docs/guide/products.md).
-/// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
-Expr matmul(const Expr& input, const Expr& other);
-/// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it.
-Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt);
+/// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast. `tf32`: a GPU may round f32
+/// factors to TF32, whose significand has 11 bits, for its tensor cores; sums are f32. Other types refuse it.
+Expr matmul(const Expr& input, const Expr& other, bool tf32 = false);
+/// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it. `tf32` as above.
+Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt, bool tf32 = false);
 /// Images [N, C, H, W] with filters [K, C, R, S]: [N, K, OH, OW], as torch.nn.functional.conv2d without groups. One
 /// kernel for it and the epilogue wants images, filters and result channels-last.
 Expr conv2d(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt,

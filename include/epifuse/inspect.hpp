@@ -116,11 +116,13 @@ struct PlanSummary {
   std::string product;  ///< of an epilogue inside a product's kernel: the plan of that kernel, for people
 };
 
-/// The GPU that a plan is made for: who shares a row depends on it. The default is an H100.
+/// The GPU that a plan is made for: who shares a row depends on it, and whether a product hosts its chain. The default
+/// is an H100.
 struct PlanTarget {
   int architecture = 90;      ///< 10 * major + minor of the compute capability
   int multiprocessors = 0;    ///< 0: those of a usual device of the architecture
   std::int64_t l2_bytes = 0;  ///< of its L2 cache, 0 likewise
+  double bandwidth = 0;       ///< of its memory, bytes per second by the data sheet, 0 likewise
 };
 
 /// What a compiled kernel takes of a multiprocessor, by the assembler's own account. All 0: unknown.

@@ -24,7 +24,9 @@ def _factors(call, left, right):
 
 
 def _product(call, left, right):
-    return call.emit("matmul", *_factors(call, left, right))
+    """Of f32 as TF32 where PyTorch's own products may be; Dynamo compiles anew where that changes."""
+    is_tf32 = call.made is torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    return call.emit("matmul", *_factors(call, left, right), **({"tf32": True} if is_tf32 else {}))
 
 
 def _mm(call):

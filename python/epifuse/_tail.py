@@ -11,7 +11,8 @@ from ._arrays import dtype_name, dtype_names, spec
 from ._core import Launcher, devices
 
 # What a plan is made for where no GPU is: an H100, as in the library.
-_DEFAULT_TARGET = (90, 0)  # the multiprocessors of a usual device
+_DEFAULT_ARCHITECTURE = 90
+_USUAL = (0, 0, 0.0)  # multiprocessors, bytes of the L2 cache and bandwidth: those of a usual device
 
 
 def _never() -> bool:
@@ -188,12 +189,14 @@ def _again(text, dtypes, scalars):
 @functools.lru_cache(1)
 def _first_gpu():
     found = devices()
-    return (found[0]["architecture"], found[0]["multiprocessors"]) if found else _DEFAULT_TARGET
+    if not found:
+        return (_DEFAULT_ARCHITECTURE, *_USUAL)
+    return tuple(found[0][name] for name in ("architecture", "multiprocessors", "l2_bytes", "peak_bandwidth"))
 
 
 def _target(arch):
     first = _first_gpu()
-    return first if arch is None or arch == first[0] else (int(arch), _DEFAULT_TARGET[1])
+    return first if arch is None or arch == first[0] else (int(arch), *_USUAL)
 
 
 def compile(text: str, scalars: Sequence[str] = (), *, dtype: Any = None) -> Tail:

@@ -172,10 +172,13 @@ def milliseconds(calls, rounds=21):
     return {name: statistics.median(values[3:]) for name, values in times.items()}
 
 
-def check(found, expected, dtype):
-    """f16 rounds once here and after every operation in eager PyTorch; cuDNN's f32 convolutions round to TF32 inside, and
-    torch.compile asks for another layout, and so another convolution, than eager does."""
-    tolerance = 1e-3 if dtype == torch.float32 else 2e-2
+ROUNDED_ONCE = {torch.float32: 1e-3, torch.float16: 2e-2}  # eager PyTorch rounds f16 after every operation
+OF_A_MODEL = {torch.float32: 1e-2, torch.float16: 2e-2}
+
+
+def check(found, expected, tolerance):
+    """cuDNN's f32 convolutions round to TF32 inside, and torch.compile asks for another layout, and so another
+    convolution, than eager does: a norm behind it divides that difference by a small deviation."""
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
@@ -185,9 +188,9 @@ def measure(name, dtype):
         x = torch.randn(INPUTS[name], dtype=dtype)
     tail, more = TAILS[name], operands(model)
     conv = model.producer(x)
-    check(tail(conv, **more), model.tail(conv), dtype)
+    check(tail(conv, **more), model.tail(conv), ROUNDED_ONCE[dtype])
     compiled = torch.compile(model, backend="epifuse")
-    check(compiled(x), model(x), dtype)
+    check(compiled(x), model(x), OF_A_MODEL[dtype])
     half = torch.empty_like(conv)
     times = milliseconds(
         {

@@ -515,8 +515,7 @@ void Launcher::prepare(const nb::args& arguments, const nb::dict& named, const n
   execute(bind(arguments, named), out, dtypes, Purpose::prepare);
 }
 
-Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes, int architecture,
-                             int multiprocessors) const {
+Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes, const PlanTarget& target) const {
   std::vector<TensorView> inputs;
   Arrays arrays;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -548,7 +547,7 @@ Inspection Launcher::inspect(const nb::list& arguments, const nb::object& dtypes
     outputs.emplace_back(nullptr, types[i], shapes[i], strides);
   }
   const nb::gil_scoped_release release;
-  return {tail_, outputs, inputs, PlanTarget{architecture, multiprocessors}};
+  return {tail_, outputs, inputs, target};
 }
 
 }  // namespace epifuse::python

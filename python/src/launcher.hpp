@@ -67,7 +67,7 @@ class Launcher {
   /// Compiles the kernel of such a launch, and launches nothing.
   void prepare(const nb::args& arguments, const nb::dict& named, const nb::object& out, const nb::object& dtypes) const;
   /// The plan of such a launch. An argument is an array or a tuple (type, shape, strides or None).
-  Inspection inspect(const nb::list& arguments, const nb::object& dtypes, int architecture, int multiprocessors) const;
+  Inspection inspect(const nb::list& arguments, const nb::object& dtypes, const PlanTarget& target) const;
 
  private:
   enum class Purpose { launch, prepare };

@@ -183,6 +183,7 @@ nb::list devices() {
     entry["name"] = device.name;
     entry["architecture"] = device.architecture;
     entry["multiprocessors"] = device.multiprocessors;
+    entry["l2_bytes"] = device.l2_bytes;
     entry["peak_bandwidth"] = device.peak_bandwidth;
     list.append(entry);
   }
@@ -230,8 +231,16 @@ void bind_launcher(nb::module_& module) {
              const nb::object& dtypes) { self.prepare(nb::borrow<nb::args>(arguments), named, out, dtypes); },
           nb::arg("arguments"), nb::arg("named"), nb::arg("out").none(), nb::arg("dtypes").none(),
           "Compiles and launches nothing.")
-      .def("inspect", &Launcher::inspect, nb::arg("arguments"), nb::arg("dtypes").none(), nb::arg("architecture"),
-           nb::arg("multiprocessors"), "Plans a launch; arguments are arrays or tuples (type, shape, strides or None).")
+      .def(
+          "inspect",
+          [](const Launcher& self, const nb::list& arguments, const nb::object& dtypes, int architecture,
+             int multiprocessors, std::int64_t l2_bytes, double bandwidth) {
+            return self.inspect(arguments, dtypes, {architecture, multiprocessors, l2_bytes, bandwidth});
+          },
+          nb::arg("arguments"), nb::arg("dtypes").none(), nb::arg("architecture"), nb::arg("multiprocessors"),
+          nb::arg("l2_bytes"), nb::arg("bandwidth"),
+          "Plans a launch; arguments are arrays or tuples (type, shape, strides or None). The GPU's numbers may be 0: "
+          "those of a usual device.")
       .def("values", &values_of, "The values of the chain as dictionaries, in order.")
       .def_prop_ro(
           "result_values", [](const Launcher& self) { return chain_of(self.tail()).results; },

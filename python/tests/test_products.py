@@ -231,6 +231,23 @@ def test_compiled_models_host_chains_in_products_when_asked(producers):
     assert not report.left
 
 
+def test_compiled_models_multiply_f32_as_tf32_where_pytorch_does():
+    torch.manual_seed(4)
+    model, x = Block(), torch.randn(4, 32, 64)
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "high"):
+            torch.set_float32_matmul_precision(precision)
+            torch._dynamo.reset()
+            compiled = torch.compile(model, backend="epifuse", options={"gemm": True})
+            with torch.no_grad():
+                assert (compiled(x) - model(x)).abs().max() < 1e-2
+            kernels = _torch_backend.REPORTS[-1].kernels
+            assert sum("tf32=true" in text for text in kernels) == (2 if precision == "high" else 0), kernels
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def check_gradients(compiled, model, x, weight):
     """Of the parameters, of a weighted sum: those of the compiled model are those of the model."""
     gradients = []

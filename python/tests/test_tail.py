@@ -13,6 +13,7 @@ import pytest
 from tails import as_written
 
 import epifuse
+from epifuse import _tail
 
 TAIL = as_written("(minimum(x, 0.5) + bias) * 2")
 
@@ -318,3 +319,18 @@ def test_what_no_plan_can_be_made_for():
             tail.plan(array)
     with pytest.raises(ValueError, match=r"':nhwc' is for the shape \[N,C,H,W\]"):
         tail.plan("f16[2,3,4]:nhwc")
+
+
+def test_a_plan_is_for_the_memory_of_the_gpu_at_hand(monkeypatch):
+    tail = epifuse.compile("gelu(linear(x, w, b)) + r")
+    shapes = {"x": "bf16[32768,4096]", "w": "bf16[1024,4096]", "b": "bf16[1024]", "r": "bf16[32768,1024]"}
+
+    monkeypatch.setattr(_tail, "_first_gpu", _tail._first_gpu.__wrapped__)  # without its memory
+
+    def schedule(bandwidth):
+        gpu = {"architecture": 90, "multiprocessors": 132, "l2_bytes": 50 << 20, "peak_bandwidth": bandwidth}
+        monkeypatch.setattr(_tail, "devices", lambda: [gpu])
+        return tail.plan(**shapes).schedule
+
+    assert schedule(2e12) == "gemm"
+    assert schedule(10e12) != "gemm"

@@ -52,14 +52,15 @@ void check_architecture(int architecture) {
 
 plan::Machine machine_of(const PlanTarget& target) {
   check_architecture(target.architecture);
-  if (target.multiprocessors < 0 || target.l2_bytes < 0) {
+  if (target.multiprocessors < 0 || target.l2_bytes < 0 || !(target.bandwidth >= 0)) {
     base::fail(ErrorCode::invalid_argument,
-               "a GPU has multiprocessors and an L2 cache, found {} and {} bytes; 0 stands for those of the "
-               "architecture's usual device",
-               target.multiprocessors, target.l2_bytes);
+               "a GPU has multiprocessors, an L2 cache and memory, found {}, {} bytes and {} bytes per second; 0 "
+               "stands for those of the architecture's usual device",
+               target.multiprocessors, target.l2_bytes, target.bandwidth);
   }
   plan::Machine machine(target.architecture, target.multiprocessors);
   if (target.l2_bytes > 0) machine.l2_bytes = target.l2_bytes;
+  if (target.bandwidth > 0) machine.bandwidth = target.bandwidth;
   return machine;
 }
 

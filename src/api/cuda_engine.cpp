@@ -230,7 +230,8 @@ class CudaEngine : public DeviceEngine {
     std::call_once(has_cublaslt_, [this] { cublaslt_.emplace(); });
     for (const plan::Matrices& m : plan::all_matrices_of(launch.left, launch.right, launch.result)) {
       const OutputView made(const_cast<void*>(m.result.data), m.result.dtype, m.result.shape, m.result.strides);
-      cublaslt_->multiply(m.left, m.right.permute({0, 2, 1}), made, launch.stream, launch.workspace);
+      cublaslt_->multiply(m.left, m.right.permute({0, 2, 1}), made, launch.product.tf32, launch.stream,
+                          launch.workspace);
     }
   }
   std::optional<Dims> copied(const plan::Factor& factor, bool is_right) const override {

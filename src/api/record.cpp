@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <unordered_set>
@@ -68,8 +69,8 @@ std::string launch_line(const ir::Program& program, std::span<const OutputView> 
     if (!results.empty()) results += ",";
     results += fmt::format("{}{}", to_string(output.dtype), layout_text(output));
   }
-  std::string line = fmt::format("--arch sm_{}:{}:{} --out {}", machine.architecture, machine.multiprocessors,
-                                 machine.l2_bytes, results);
+  std::string line = fmt::format("--arch sm_{}:{}:{}:{} --out {}", machine.architecture, machine.multiprocessors,
+                                 machine.l2_bytes, std::llround(machine.bandwidth), results);
   if (program.math() != Math::standard) line += fmt::format(" --math {}", to_string(program.math()));
   // Behind "--" a chain may begin with a minus sign.
   line += fmt::format(" -- \"{}\"", ir::print(program));

@@ -307,11 +307,11 @@ Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal) {
   return c.op(Op::where, c.op(compare, b.iota(x, -1), last), x, c.number(0));
 }
 
-Value linear(Builder& b, Value x, Value weight, Value bias) {
+Value linear(Builder& b, Value x, Value weight, Value bias, bool tf32) {
   Value product = kNone;
   {
     const Builder::Written as(b, "linear");
-    product = b.matmul(x, b.view(weight, numbered_view(View::Kind::transpose, {-2, -1})));
+    product = b.matmul(x, b.view(weight, numbered_view(View::Kind::transpose, {-2, -1})), tf32);
   }
   return bias == kNone ? product : b.apply(Op::add, {product, bias, kNone});
 }

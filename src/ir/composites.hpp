@@ -58,7 +58,7 @@ Value arg_extreme(Builder& b, Op op, Value x, const Axes& axis, bool keepdim);
 Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal);
 
 /// x @ weight^T, and a bias for each column.
-Value linear(Builder& b, Value x, Value weight, Value bias);
+Value linear(Builder& b, Value x, Value weight, Value bias, bool tf32 = false);
 /// Each list is one number, or one for the height and one for the width.
 struct WindowLists {
   std::vector<std::int64_t> stride = {1};

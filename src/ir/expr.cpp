@@ -244,12 +244,13 @@ Expr rand_like(const Expr& input, const Expr& seed, const Expr& offset) {
   return composite("rand_like", {input, seed, offset},
                    [](Builder& b, Values args) { return b.rand_like(args[0], args[1], args[2]); });
 }
-Expr matmul(const Expr& input, const Expr& other) {
-  return composite("matmul", {input, other}, [](Builder& b, Values args) { return b.matmul(args[0], args[1]); });
+Expr matmul(const Expr& input, const Expr& other, bool tf32) {
+  return composite("matmul", {input, other}, [=](Builder& b, Values args) { return b.matmul(args[0], args[1], tf32); });
 }
-Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias) {
-  const Expr product = composite("linear", {input, weight},
-                                 [](Builder& b, Values args) { return ir::linear(b, args[0], args[1], ir::kNone); });
+Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias, bool tf32) {
+  const Expr product = composite("linear", {input, weight}, [=](Builder& b, Values args) {
+    return ir::linear(b, args[0], args[1], ir::kNone, tf32);
+  });
   return bias ? product + *bias : product;
 }
 Expr conv2d(const Expr& input, const Expr& weight, const std::optional<Expr>& bias, const PerDimension& stride,

@@ -50,6 +50,10 @@ std::vector<std::string> attributes(const Node& node) {
   const bool is_sum_to = is_reduction(node.op) && node.arity() == 2;
   if (is_sum_to || node.op == Op::expand_as || node.op == Op::reshape_as) return items;
   if (node.op == Op::conv2d) return print_windows(shaping.windows);
+  if (node.op == Op::matmul) {
+    if (node.constant != 0) items.emplace_back("tf32=true");
+    return items;
+  }
   if (is_reduction(node.op) || node.op == Op::count) {
     if (shaping.axes.count > 0) items.push_back("axis=" + print_axes(shaping.axes));
     if (node.op == Op::var && node.constant != 1) items.push_back("correction=" + print_plain(node.constant));
@@ -198,11 +202,16 @@ class Printer {
     mentioned_.push_back(node.ordinal);
   }
 
+  // What has an attribute is a call.
+  static const InfixRow* infix_of(const Node& node) {
+    return node.op == Op::matmul && node.constant != 0 ? nullptr : find_infix(node.op);
+  }
+
   static int precedence(const Node& node) {
     if (node.op == Op::constant) return std::signbit(node.constant) && !std::isnan(node.constant) ? kUnary : kAtom;
     if (node.op == Op::neg) return kUnary;
     if (node.op == Op::logical_not) return kNot;
-    const InfixRow* infix = find_infix(node.op);
+    const InfixRow* infix = infix_of(node);
     return infix == nullptr ? kAtom : infix->precedence;
   }
 
@@ -211,7 +220,7 @@ class Printer {
     if (node.op == Op::constant) return print_number(node.constant, category_of(node.dtype));
     if (node.op == Op::neg) return fmt::format("-{}", operand(node.args[0], kPower));
     if (node.op == Op::logical_not) return fmt::format("not {}", operand(node.args[0], kNot));
-    if (const InfixRow* infix = find_infix(node.op)) {
+    if (const InfixRow* infix = infix_of(node)) {
       const std::string left = operand(node.args[0], infix->left_minimum);
       return fmt::format("{} {} {}", left, infix->symbol, operand(node.args[1], infix->right_minimum));
     }

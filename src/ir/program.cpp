@@ -361,9 +361,10 @@ Value Builder::cat(Value first, Value second, int dim) {
   return intern(shaping(Op::cat, first, second, axis_of("cat", dim)));
 }
 
-Value Builder::matmul(Value left, Value right) {
+Value Builder::matmul(Value left, Value right, bool tf32) {
   Node node;
   node.op = Op::matmul;
+  node.constant = tf32 ? 1 : 0;
   node.args = {left, right, kNone};
   return intern(node);
 }

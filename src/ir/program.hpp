@@ -81,7 +81,8 @@ struct Node {
   /// Of input, scalar and view: the position in Program::inputs, scalars or views; of what is generated: among all
   /// operands.
   int ordinal = 0;
-  double constant = 0;       ///< of constant; of var: the correction; of amax and amin: the Ties
+  /// Of constant; of var: the correction; of amax and amin: the Ties; of matmul: 1 where f32 is multiplied as TF32.
+  double constant = 0;
   DType dtype = DType::f32;  ///< of cast; of constant: bool, i64 or f32, as a number that was written as true, 1 or 1.0
   Shaping shaping;           ///< of count, reductions, shape operations, cat, iota, conv2d and what reads at indices
   /// The function that the user called, of which this node is a part, for errors: "softmax". It is static text and no
@@ -310,7 +311,7 @@ class Builder {
   /// For each element of `other` where it stands along dimension `dim`: 0, 1, ….
   Value iota(Value other, int dim);
   /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
-  Value matmul(Value left, Value right);
+  Value matmul(Value left, Value right, bool tf32 = false);
   /// Images [N, C, H, W] with filters [K, C, R, S]: [N, K, OH, OW], as torch.nn.functional.conv2d without a bias.
   Value conv2d(Value images, Value filters, const Windows2d& windows);
   /// Of take, index_select and gather: `value` along dimension `dim` at the positions that `index` holds.

@@ -157,14 +157,15 @@ CublasLt::~CublasLt() {
   if (!is_cut_off()) api_.destroy(handle_);
 }
 
-void CublasLt::multiply(const TensorView& left, const TensorView& right, const OutputView& result, StreamHandle stream,
-                        void* workspace) const {
+void CublasLt::multiply(const TensorView& left, const TensorView& right, const OutputView& result, bool tf32,
+                        StreamHandle stream, void* workspace) const {
   const bool is_f64 = left.dtype == DType::f64;
   const bool is_i8 = left.dtype == DType::i8;
   Descriptor operation(api_.operation_destroy);
   check_status(api_.operation_create(operation.address(),
                                      is_f64  ? cublaslt::kComputeF64
                                      : is_i8 ? cublaslt::kComputeI32
+                                     : tf32  ? cublaslt::kComputeTf32
                                              : cublaslt::kComputeF32,
                                      is_f64  ? cublaslt::kF64
                                      : is_i8 ? cublaslt::kI32

@@ -41,10 +41,10 @@ class CublasLt {
 
   /// result = left @ right, queued on the stream: [rows, depth] times [depth, columns], or batches of these, all of
   /// three dimensions. Along rows or along columns, elements of each matrix are neighbours; the result is dense. Sums
-  /// are f32 of f16, bf16, f32 and 8-bit floats, f64 of f64, i32 of i8. Throws Error(unsupported) for what cuBLASLt has
-  /// no kernel for. The device's context must be current.
-  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, StreamHandle stream,
-                void* workspace) const;
+  /// are f32 of f16, bf16, f32 and 8-bit floats, f64 of f64, i32 of i8. `tf32`: f32 may be rounded to TF32. Throws
+  /// Error(unsupported) for what cuBLASLt has no kernel for. The device's context must be current.
+  void multiply(const TensorView& left, const TensorView& right, const OutputView& result, bool tf32,
+                StreamHandle stream, void* workspace) const;
 
  private:
   const CublasLtApi& api_;

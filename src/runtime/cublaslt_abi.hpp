@@ -17,6 +17,7 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kComputeF32 = 68;
 inline constexpr int kComputeF64 = 70;
 inline constexpr int kComputeI32 = 72;
+inline constexpr int kComputeTf32 = 77;
 // cudaDataType_t
 inline constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kI8 = 3, kI32 = 10, kBf16 = 14, kF8E4M3 = 28, kF8E5M2 = 29;
 // cublasLtMatmulDescAttributes_t

@@ -185,6 +185,49 @@ __device__ __forceinline__ void store_pixels(const TensorMap& map, int channel, 
 #endif
 //@end
 
+//@section row_blocks : tensor_maps, clusters
+#if defined(__CUDACC__)
+// As load_box, into all of a cluster's blocks.
+template <int kBlocksOfCluster>
+__device__ __forceinline__ void load_box_to_all(unsigned target, const TensorMap& map, int x, int y, int z, unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(target),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(static_cast<unsigned short>((1 << kBlocksOfCluster) - 1))
+      : "memory");
+}
+
+// A number to this address of block `rank` of the cluster. Its bytes count at the barrier that stands at `barrier` there.
+__device__ __forceinline__ void give_number(unsigned address, unsigned barrier, unsigned rank, float value) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote, counts;\n"
+      "mapa.shared::cluster.u32 remote, %0, %2;\n"
+      "mapa.shared::cluster.u32 counts, %1, %2;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [remote], %3, [counts];\n"
+      "}" ::"r"(address),
+      "r"(barrier), "r"(rank), "f"(value)
+      : "memory");
+}
+
+// As wait_barrier, for what other blocks gave: their numbers were released to the cluster.
+__device__ __forceinline__ void wait_numbers(unsigned barrier, unsigned parity) {
+  unsigned passed = 0;
+  while (passed == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred passed;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 passed, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, passed;\n"
+        "}"
+        : "=r"(passed)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  }
+}
+#endif
+//@end
+
 //@section products
 #if defined(__CUDACC__)
 // The matrix descriptor of an operand in shared memory with the 128-byte swizzle. `leading` and `stride` are in bytes.

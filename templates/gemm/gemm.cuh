@@ -18,6 +18,9 @@
 //
 // Reductions leave partial results: of a row, over the columns of a tile; of a column, over the 64 rows of a block. Chains of their own combine these.
 //
+// Where a chain goes on with what whole rows are reduced to, the blocks of a cluster have the tiles of one band of rows beside each other (kRowBlocks), and copy the
+// left operand's tile for each other: templates/gemm/whole_rows.cuh.
+//
 // Sums of 8-bit floating-point factors keep about 14 bits while one instruction adds to what the one before left. So they are taken out after each stage, 128 numbers, and
 // added in f32 (kPromotes); DeepSeek-V3's report, section 3.3.2, measured what that loses otherwise.
 
@@ -43,9 +46,19 @@ constexpr int kReducedAt = kVectorsAt + kGroups * kVectorBytes;  // columns of s
 constexpr int kReducedBytes = kSlots * kColumnPartials * 4 * kSubtileColumns * 4;  // of a group
 constexpr int kBarriersAt = kReducedAt + kGroups * kReducedBytes;
 //@else
+//@if kRowBlocks > 1
+constexpr int kExchangedAt = kVectorsAt + kGroups * kVectorBytes;  // what the blocks of a row give each other, for one exchange after the other
+constexpr int kExchangedBytes = kRowBlocks * kMostExchanged * 64 * 4;  // of a group, in an exchange
+constexpr int kBarriersAt = kExchangedAt + kGroups * 2 * kExchangedBytes;
+//@else
 constexpr int kBarriersAt = kVectorsAt + kGroups * kVectorBytes;
 //@endif
+//@endif
+//@if kRowBlocks > 1
+constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots + kGroups * 2) * 8;
+//@else
 constexpr int kSharedBytes = kBarriersAt + (2 * kStages + kGroups * kSlots) * 8;
+//@endif
 static_assert(kSharedBytes <= 232448, "tiles, slots and vectors fit a multiprocessor's shared memory");
 //@if kSplit > 1
 static_assert(kCluster == 1 && kBlocks == 1 && kTileM * kTileN * 4 <= kSlotsAt, "all sums of a tile fit the place of the stages");
@@ -53,14 +66,14 @@ static_assert(kCluster == 1 && kBlocks == 1 && kTileM * kTileN * 4 <= kSlotsAt, 
 //@end
 
 //@section held_sums
-//@if kGroupColumns > 0
+//@if kGroupColumns > 0 || kRowBlocks > 0
 // A value of the chain in the place of a sum, and back.
 __device__ __forceinline__ Sum as_sum(float value) { return /*@if kIntegers*/__float_as_int(value)/*@endif*//*@if !kIntegers*/value/*@endif*/; }
 __device__ __forceinline__ float held_value(Sum held) { return /*@if kIntegers*/__int_as_float(held)/*@endif*//*@if !kIntegers*/held/*@endif*/; }
 //@endif
 //@end
 
-//@section gemm : host_pairs, held_sums, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
+//@section multiplier : host_pairs, held_sums, gemm_layout, shared_barriers, clusters, tensor_maps, matrices, products
 struct Barriers {
   unsigned base;
   __device__ __forceinline__ unsigned full(int stage) const { return base + stage * 8; }
@@ -68,6 +81,11 @@ struct Barriers {
   __device__ __forceinline__ unsigned slot(int group, int slot) const {
     return base + (2 * kStages + group * kSlots + slot) * 8;
   }
+//@if kRowBlocks > 1
+  __device__ __forceinline__ unsigned exchange(int group, int number) const {
+    return base + (2 * kStages + kGroups * kSlots + group * 2 + number) * 8;
+  }
+//@endif
 };
 
 // Where a ring of kCount places stands, and how often it went round.
@@ -121,7 +139,11 @@ __device__ __forceinline__ Tile tile_of(const Params& p, int index, unsigned ran
   return Tile{0, column * kResultN, (patch - patches * p.patches_across) << p.width_shift,
               (patches - images * p.patches_down) << p.height_shift, images * (kTileM >> p.width_shift >> p.height_shift)};
 //@else
+//@if kRowBlocks > 0
+  return Tile{row * kTileM, static_cast<int>(rank) * kResultN, batch};
+//@else
   return Tile{(row * kCluster + static_cast<int>(rank)) * kTileM, column * kResultN, batch};
+//@endif
 //@endif
 }
 
@@ -174,7 +196,11 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
   {
     const Tile tile = tile_of(p, static_cast<int>(blockIdx.x) / kSplit, rank);
 //@else
+//@if kRowBlocks > 0
+  for (int index = static_cast<int>(blockIdx.x) / kRowBlocks; index < p.tiles; index += static_cast<int>(gridDim.x) / kRowBlocks) {
+//@else
   for (int index = static_cast<int>(blockIdx.x) / kCluster; index < p.tiles; index += static_cast<int>(gridDim.x) / kCluster) {
+//@endif
     const Tile tile = tile_of(p, index, rank);
 //@endif
 //@if kWindows
@@ -198,6 +224,14 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
       load_pixels(left, p.left, k, pixel.x, pixel.y, tile.image, full);
 //@else
       const int k = block * kTileK;
+//@if kRowBlocks > 1
+#pragma unroll
+      for (int box = 0; box < kTileM / kLeftBoxRows; ++box) {
+        if (box % kRowBlocks != static_cast<int>(rank)) continue;
+        const int row = tile.row + box * kLeftBoxRows;
+        load_box_to_all<kRowBlocks>(left + box * kLeftBoxRows * 128, p.left, kLeftTransposed ? row : k, kLeftTransposed ? k : row, tile.batch, full);
+      }
+//@else
       if constexpr (kLeftTransposed) {
 #pragma unroll
         for (int row = 0; row < kTileM; row += 64) load_box(left + row * 128, p.left, tile.row + row, k, tile.batch, full);
@@ -205,11 +239,12 @@ __device__ __forceinline__ void copy_operands(const Params& p, unsigned shared, 
         load_box(left, p.left, k, tile.row, tile.batch, full);
       }
 //@endif
+//@endif
       constexpr int kShare = kTileN / kCluster;  // of the right tile, that this block copies: the columns of each product stand together
       constexpr int kBox = kRightTransposed ? 64 : kShare < kResultN ? kShare : kResultN;
 #pragma unroll
       for (int column = 0; column < kShare; column += kBox) {
-        const int at = static_cast<int>(rank) * kShare + column;
+        const int at = /*@if kRowBlocks == 0*/static_cast<int>(rank) * kShare + /*@endif*/column;
         const TensorMap& factor = p.right[at / kResultN];
         const int n = tile.column + at % kResultN;
         const int x = kRightTransposed ? n : k;
@@ -246,6 +281,13 @@ struct Multiplier {
   float column_values[kColumnVectors > 0 ? kColumnVectors : 1][kBlocks][2];
 //@if kGroupColumns > 0
   float group_values[2][kPartials];  // what the group at hand is reduced to, in rows lane / 4 and lane / 4 + 8
+//@endif
+//@if kRowBlocks > 0
+  float of_rows[2][kPartials];  // what rows lane / 4 and lane / 4 + 8 are reduced to
+  Ring<kSlots> out;  // where the next sub-tile of the result goes
+//@endif
+//@if kRowBlocks > 1
+  Ring<2> exchange;
 //@endif
 //@if kRowPartials > 0
   float row_partials[kRowPartials][2];  // of rows lane / 4 and lane / 4 + 8, over the columns so far
@@ -315,7 +357,7 @@ struct Multiplier {
 //@if kSplit > 1
     if (lane == 0) arrive_at(barriers.empty(stage), share);
 //@else
-    if (lane < kCluster) arrive_at(barriers.empty(stage), static_cast<unsigned>(lane));
+    if (lane < /*@if kRowBlocks > 0*/kRowBlocks/*@endif*//*@if kRowBlocks == 0*/kCluster/*@endif*/) arrive_at(barriers.empty(stage), static_cast<unsigned>(lane));
 //@endif
   }
 
@@ -538,6 +580,9 @@ struct Multiplier {
     float in_row[kRowVectors > 0 ? kRowVectors : 1][2][2];  // of two pairs of columns
 #pragma unroll
     for (int v = 0; v < kRowVectors; ++v) {
+//@if kRowBlocks > 0
+      if (!reads_row_vector(0, v)) continue;
+//@endif
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         load_pair(in_row[v][i][0], in_row[v][i][1], vectors + (v * kChainN + first + i * 8 + lane % 4 * 2) * 4);
@@ -792,11 +837,17 @@ struct Multiplier {
   }
 //@endif
 };
+//@end
 
+//@section gemm : multiplier
 __device__ __forceinline__ void run_gemm(const Params& p) {
   const unsigned shared = shared_memory<kSharedBytes>();
   const Barriers barriers{shared + kBarriersAt};
+//@if kRowBlocks > 1
+  const unsigned rank = cluster_rank();
+//@else
   const unsigned rank = kCluster == 1 ? 0 : cluster_rank();
+//@endif
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (threadIdx.x == 0) {
     prefetch_map(p.left);
@@ -806,13 +857,17 @@ __device__ __forceinline__ void run_gemm(const Params& p) {
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {
       init_barrier(barriers.full(stage), 1);
-      init_barrier(barriers.empty(stage), kCluster * 4 * (kTakesTurns ? 1 : kGroups));  // warps that read the stage, of all blocks
+      init_barrier(barriers.empty(stage), /*@if kRowBlocks > 0*/kRowBlocks/*@endif*//*@if kRowBlocks == 0*/kCluster/*@endif*/ * 4 * (kTakesTurns ? 1 : kGroups));  // warps that read the stage, of all blocks
     }
 #pragma unroll
     for (int i = 0; i < kGroups * kSlots; ++i) init_barrier(barriers.slot(0, i), 1);
+//@if kRowBlocks > 1
+#pragma unroll
+    for (int i = 0; i < kGroups * 2; ++i) init_barrier(barriers.exchange(0, i), 1);
+//@endif
     publish_barriers();
   }
-  if constexpr (kCluster == 1) {
+  if constexpr (/*@if kRowBlocks > 0*/kRowBlocks/*@endif*//*@if kRowBlocks == 0*/kCluster/*@endif*/ == 1) {
     __syncthreads();
   } else {
     meet_cluster();
@@ -838,10 +893,15 @@ __device__ __forceinline__ void run_gemm(const Params& p) {
     __syncwarp();
   } else {
     take_registers<240>();
+//@if kRowBlocks > 0
+    Multiplier multiplier(p, shared, barriers, rank, group - 1);
+    run_whole_rows(multiplier);
+//@else
     Multiplier(p, shared, barriers, rank, group - 1).run();
+//@endif
   }
 //@endif
-//@if kCluster > 1
+//@if kCluster > 1 || kRowBlocks > 1
   // A block stays until its neighbour has copied the last tile into it and has released what it copied.
   meet_cluster();
 //@endif

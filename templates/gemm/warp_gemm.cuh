@@ -348,10 +348,10 @@ struct Quarter {
 //@endif
 //@if kGroupColumns > 0
   // The chain's values take the place of the product's sums, and the group is reduced.
-  __device__ __forceinline__ void keep_values(int block, int column, const float (&made)[8], const float (&reduced)[kPartials][8]) {
+  __device__ __forceinline__ void keep_values(int front, int column, const float (&made)[8], const float (&reduced)[kPartials][8]) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      sums[block][column / 8 + i / 4][i % 4] = as_sum(made[i]);
+      sums[front][column / 8 + i / 4][i % 4] = as_sum(made[i]);
 #pragma unroll
       for (int v = 0; v < kPartials; ++v) group_values[i / 2 % 2][v] = combined(v, group_values[i / 2 % 2][v], reduced[v][i]);
     }
@@ -409,16 +409,16 @@ struct Quarter {
   }
 
   // 16 columns of the tensor, of a group that is reduced.
-  __device__ __forceinline__ void write_elements(int block, int column, unsigned slot) {
+  __device__ __forceinline__ void write_elements(int front, int column, unsigned slot) {
     float made[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[block][column / 8 + i / 4][i % 4]), group_values[i / 2 % 2]);
+    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[front][column / 8 + i / 4][i % 4]), group_values[i / 2 % 2]);
     store_result(made, slot + kResultAt, column);
   }
 
 //@endif
-  // 16 columns of a block.
-  __device__ __forceinline__ void run_chain(int block, int column, unsigned slot) {
+  // 16 columns of a block, whose sums stand at `front`.
+  __device__ __forceinline__ void run_chain(int block, int front, int column, unsigned slot) {
     constexpr int kInputs = kTileInputs > 0 ? kTileInputs : 1;
     float inputs[kInputs][8];
 //@if kTileInputs > 0
@@ -444,7 +444,7 @@ struct Quarter {
       }
     }
     const auto product_of = [&](int i, int pair, int e) {
-      return sums[block][(i * kSubtileColumns + column) / 8 + pair / 2][pair % 2 * 2 + e];
+      return sums[front][(i * kSubtileColumns + column) / 8 + pair / 2][pair % 2 * 2 + e];
     };
     const auto column_of = [&](int v, int row) { return in_column[v][row]; };
     float made[8];
@@ -455,7 +455,7 @@ struct Quarter {
     host_pairs(p, product_of, inputs, in_row, column_of, made);
 //@endif
 //@if kGroupColumns > 0
-    keep_values(block, column, made, reduced);
+    keep_values(front, column, made, reduced);
 //@else
     store_result(made, slot + kResultAt, column);
 //@endif
@@ -469,17 +469,60 @@ struct Quarter {
 
 //@if kGroupColumns > 0
   // A block's groups of columns one after the other: what a group is reduced to is known when all of its values are.
-  __device__ __forceinline__ void run_groups(int block, unsigned slot) {
+  __device__ __forceinline__ void run_groups(int block, int front, unsigned slot) {
     constexpr int kOfWarp = kGroupColumns < kSubtileColumns ? kGroupColumns : kSubtileColumns;  // columns of a group
 #pragma unroll
     for (int first = 0; first < kSubtileColumns; first += kOfWarp) {
 #pragma unroll
       for (int v = 0; v < kPartials; ++v) group_values[0][v] = group_values[1][v] = neutral(v);
 #pragma unroll
-      for (int column = first; column < first + kOfWarp; column += 16) run_chain(block, column, slot);
+      for (int column = first; column < first + kOfWarp; column += 16) run_chain(block, front, column, slot);
       reduce_group(block, first);
 #pragma unroll
-      for (int column = first; column < first + kOfWarp; column += 16) write_elements(block, column, slot);
+      for (int column = first; column < first + kOfWarp; column += 16) write_elements(front, column, slot);
+    }
+  }
+
+//@endif
+  // A block's chain and store, in the place of the slot that is its turn.
+  __device__ __forceinline__ void finish_block(int block, int front) {
+    // The compiler is told that these may change, or it would compute the addresses of all blocks first, and keep them in registers that it lacks.
+    asm volatile("" : "+r"(lane), "+r"(shared), "+r"(tile.row), "+r"(tile.column), "+r"(warp_row), "+r"(warp_column));
+    const unsigned slot = shared + block % kSlots * kSlotBytes;
+//@if kTileInputs > 0
+    wait_copies<kSlots - 1>();
+    __syncwarp();
+//@endif
+//@if kGroupColumns > 0
+    run_groups(block, front, slot);
+//@else
+//@if kRowPartials > 0
+    begin_rows();
+//@endif
+#pragma unroll
+    for (int column = 0; column < kSubtileColumns; column += 16) run_chain(block, front, column, slot);
+//@if kRowPartials > 0
+    write_rows(block);
+//@endif
+//@endif
+    __syncwarp();
+    store_rows_of_result(p, slot + kResultAt, tile.row + warp_row * kWarpM + block * 16, tile.column + warp_column * kSubtileColumns, tile.batch);
+    __syncwarp();
+//@if kTileInputs > 0
+    copy_inputs(block + kSlots);
+//@endif
+  }
+
+//@if kLoops
+  // Registers have no numbers that are known at run time alone: the sums of the block at hand stand in front.
+  __device__ __forceinline__ void shift_sums() {
+#pragma unroll
+    for (int block = 1; block < kBlocks; ++block) {
+#pragma unroll
+      for (int column = 0; column < kWarpN / 8; ++column) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[block - 1][column][i] = sums[block][column][i];
+      }
     }
   }
 
@@ -491,34 +534,17 @@ struct Quarter {
 #pragma unroll
     for (int block = 0; block < kSlots; ++block) copy_inputs(block);
 //@endif
-#pragma unroll
+//@if kLoops
+    // The chain is long, so its code stands once for all blocks.
+#pragma unroll 1
     for (int block = 0; block < kBlocks; ++block) {
-      // The compiler is told that these may change, or it would compute the addresses of all blocks first, and keep them in registers that it lacks.
-      asm volatile("" : "+r"(lane), "+r"(shared), "+r"(tile.row), "+r"(tile.column), "+r"(warp_row), "+r"(warp_column));
-      const unsigned slot = shared + block % kSlots * kSlotBytes;
-//@if kTileInputs > 0
-      wait_copies<kSlots - 1>();
-      __syncwarp();
-//@endif
-//@if kGroupColumns > 0
-      run_groups(block, slot);
-//@else
-//@if kRowPartials > 0
-      begin_rows();
-//@endif
-#pragma unroll
-      for (int column = 0; column < kSubtileColumns; column += 16) run_chain(block, column, slot);
-//@if kRowPartials > 0
-      write_rows(block);
-//@endif
-//@endif
-      __syncwarp();
-      store_rows_of_result(p, slot + kResultAt, tile.row + warp_row * kWarpM + block * 16, tile.column + warp_column * kSubtileColumns, tile.batch);
-      __syncwarp();
-//@if kTileInputs > 0
-      copy_inputs(block + kSlots);
-//@endif
+      finish_block(block, 0);
+      shift_sums();
     }
+//@else
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) finish_block(block, block);
+//@endif
 //@if kColumnPartials > 0
     write_columns();
 //@endif

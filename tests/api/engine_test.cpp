@@ -336,6 +336,8 @@ TEST(Inspection, TakesNoArchitectureThatCannotBe) {
   EXPECT_THROW(inspect({.architecture = -5}), Error);
   EXPECT_THROW(inspect({.architecture = 0}), Error);
   EXPECT_THROW(inspect({.architecture = 90, .multiprocessors = -1}), Error);
+  EXPECT_THROW(inspect({.bandwidth = -1.0}), Error);
+  EXPECT_THROW(inspect({.bandwidth = std::nan("")}), Error);
   const Inspection inspection = inspect({});
   EXPECT_THROW(inspection.ptx(-5), Error);
   EXPECT_THROW(inspection.cubin(100'000), Error);

@@ -92,6 +92,21 @@ TEST(Products, OfOneLeftFactorAreOneKernel) {
   EXPECT_EQ(schedule("h = linear(x, v); h[..., ::2] * h[..., 1::2]", {x, v}, {256, 512}), "flat") << "no neighbours";
 }
 
+// The faster the memory, the less a chain's own kernel costs.
+TEST(Products, HostAChainWhereTheMemoryIsSlowEnough) {
+  const TensorView x(nullptr, DType::bf16, {32'768, 4096}), w(nullptr, DType::bf16, {1024, 4096});
+  const TensorView b(nullptr, DType::bf16, {1024}), r(nullptr, DType::bf16, {32'768, 1024});
+  const OutputView out(nullptr, DType::bf16, {32'768, 1024});
+  const std::vector<TensorView> inputs = {x, w, b, r};
+  const auto schedule = [&](double bandwidth) {
+    const Epilogue tail = as_written("gelu(linear(x, w, b)) + r");
+    return Inspection(tail, std::span(&out, 1), inputs, {.bandwidth = bandwidth}).plan().schedule;
+  };
+  EXPECT_EQ(schedule(0), "gemm");
+  EXPECT_EQ(schedule(2e12), "gemm");
+  EXPECT_NE(schedule(10e12), "gemm");
+}
+
 TEST(Products, TextAndFunctionsGiveOneChain) {
   const Expr x = input("x"), w = input("w"), b = input("b");
   EXPECT_EQ(Epilogue(relu(linear(x, w, b))).str(), Epilogue::parse("relu(linear(x, w, b))").str());
@@ -139,6 +154,31 @@ void expect_refused(const std::string& text, const std::vector<TensorView>& inpu
     Engine(Device::cpu()).launch(tail, nullptr, OutputView(out.data(), DType::f32, shape), placed);
   });
   EXPECT_NE(found.find(part), std::string::npos) << text << "\n  said: " << found << "\n  wanted: " << part;
+}
+
+// f32 is multiplied as f32, and as TF32 where the chain allows it: then a kernel can host the chain.
+TEST(Products, OfF32AreTf32WhereTheChainAllowsIt) {
+  const TensorView x(nullptr, DType::f32, {8192, 4096}), w(nullptr, DType::f32, {4096, 4096});
+  const std::vector<TensorView> inputs = {x, w};
+  const OutputView out(nullptr, DType::f32, {8192, 4096});
+  const auto plan = [&](const std::string& chain, int architecture) {
+    return Inspection(as_written(chain), std::span(&out, 1), inputs, {.architecture = architecture}).plan();
+  };
+  for (const int architecture : {80, 90, 120}) {
+    const PlanSummary exact = plan("relu(linear(x, w))", architecture);
+    ASSERT_EQ(exact.products.size(), 1U);
+    EXPECT_NE(exact.products[0].find("tf32=true"), std::string::npos) << exact.products[0];
+    const PlanSummary rounded = plan("relu(linear(x, w, tf32=true))", architecture);
+    EXPECT_EQ(rounded.schedule, "gemm");
+    EXPECT_NE(rounded.product.find("as TF32"), std::string::npos) << rounded.product;
+  }
+  EXPECT_EQ(run("linear(x, w, tf32=true)", {{{2, 3}, kX}, {{2, 3}, kW}}),
+            run("linear(x, w)", {{{2, 3}, kX}, {{2, 3}, kW}}));
+  EXPECT_EQ(Epilogue::parse("v @ matmul(x, w, tf32=true)").str(), "v @ matmul(x, w, tf32=true)");
+  EXPECT_EQ(Epilogue(relu(linear(input("x"), input("w"), std::nullopt, true))).str(),
+            Epilogue::parse("relu(linear(x, w, tf32=true))").str());
+  expect_refused("linear(x, w, tf32=true)", {{nullptr, DType::bf16, {2, 3}}, {nullptr, DType::bf16, {2, 3}}},
+                 "has tf32=true, which is for factors of f32; these are bf16");
 }
 
 TEST(Products, RefuseWhatDoesNotFit) {

@@ -151,6 +151,9 @@ class DryRun(unittest.TestCase):
     def test_gradient_bytes(self):
         self.assertIn("2 are one kernel, 2 of them", self.dry("gradient-bytes"))
 
+    def test_product_times(self):
+        self.assertIn("1 products: the plan's estimate beside", self.dry("product-times"))
+
     def test_quantise_bytes(self):
         count = len(quantise_bytes.TAILS)
         self.assertIn(f"{count} kernels: {count} of them within 1.03", self.dry("quantise-bytes"))

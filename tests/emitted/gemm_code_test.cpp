@@ -9,6 +9,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "support/as_written.hpp"
+#include "support/gemm_problem.hpp"
 
 namespace epifuse {
 namespace {
@@ -19,7 +20,8 @@ struct Types {
 };
 constexpr Types kTypes[] = {{DType::bf16, DType::bf16, DType::bf16},    {DType::f16, DType::f16, DType::f16},
                             {DType::bf16, DType::f32, DType::f32},      {DType::f8e4m3, DType::bf16, DType::bf16},
-                            {DType::f8e5m2, DType::f16, DType::f8e5m2}, {DType::i8, DType::f32, DType::i8}};
+                            {DType::f8e5m2, DType::f16, DType::f8e5m2}, {DType::i8, DType::f32, DType::i8},
+                            {DType::f32, DType::bf16, DType::f32}};
 
 // A shape that each tile is chosen for. Its depth is enough that one kernel is the shorter way, of few rows with short
 // chains alone.
@@ -57,13 +59,13 @@ TEST_P(GemmCode, HasNoSpill) {
   const auto& [shape, chain] = GetParam();
   for (const Types& types : kTypes) {
     for (const bool transposed : {false, true}) {
-      // Tensor cores take 8-bit numbers along the depth alone.
-      if (transposed && size_of(types.factor) == 1) continue;
+      // Tensor cores take numbers of 8 and of 32 bits along the depth alone.
+      if (transposed && size_of(types.factor) != 2) continue;
       // Sums that are added need a tile that both warp groups share, f32 leaves less space, and boxes of 64 columns do
       // not divide half of 192.
       const bool is_usual = types.factor == types.result && size_of(types.factor) == 2 &&
                             !(transposed && std::string_view(shape.tile).find("x 192") != std::string_view::npos);
-      const Epilogue tail = test::as_written(chain);
+      const Epilogue tail = test::as_written(types.factor == DType::f32 ? test::in_tf32(chain) : chain);
       const auto factor = [&](std::int64_t rows) {
         return TensorView(nullptr, types.factor, {rows, shape.depth},
                           transposed ? Dims{1, rows} : Dims{shape.depth, 1});

@@ -50,8 +50,8 @@ Drawn drawn_case(int number, std::mt19937& random) {
   }
   if (number % 5 == 3) shape.left_transposed = true, shape.rows = (shape.rows + 7) / 8 * 8;
   shape.right_transposed = number % 4 == 2;
-  if (size_of(drawn.types.factor) == 1)
-    shape.depth *= 2, shape.padding *= 2, shape.left_transposed = shape.right_transposed = false;
+  if (size_of(drawn.types.factor) == 1) shape.depth *= 2, shape.padding *= 2;
+  if (size_of(drawn.types.factor) != 2) shape.left_transposed = shape.right_transposed = false;
   if (size_of(drawn.types.result) == 1 || size_of(drawn.types.operand) == 1)
     shape.columns = (shape.columns + 15) / 16 * 16, shape.padding = (shape.padding + 15) / 16 * 16;
   return drawn;

@@ -22,7 +22,7 @@ struct Types {
   DType factor, tensor;
 };
 
-// Operands by their names: w and v are right factors, b varies along columns, c along rows, r and s along both.
+// Operands by their names: w and v are right factors, b, g and h vary along columns, c along rows, r and s along both.
 struct Reducing {
   const char* chain;
   std::vector<Types> types;
@@ -73,11 +73,11 @@ std::variant<plan::Inside, std::string> planned(const Reducing& each, const Type
   std::vector<TensorView> inputs;
   for (const std::string& name : tail.inputs()) {
     const bool is_factor = name == "x" || name == "w" || name == "v";
-    const Dims shape = name == "x"   ? Dims{of.rows, kDepth}
-                       : is_factor   ? Dims{of.columns, kDepth}
-                       : name == "b" ? Dims{of.columns}
-                       : name == "c" ? Dims{of.rows, 1}
-                                     : Dims{of.rows, of.columns};
+    const Dims shape = name == "x"                                 ? Dims{of.rows, kDepth}
+                       : is_factor                                 ? Dims{of.columns, kDepth}
+                       : name == "b" || name == "g" || name == "h" ? Dims{of.columns}
+                       : name == "c"                               ? Dims{of.rows, 1}
+                                                                   : Dims{of.rows, of.columns};
     inputs.emplace_back(nullptr, is_factor ? types.factor : DType::bf16, shape);
   }
   const std::vector<Dims> shapes = tail.result_shapes(inputs);
@@ -114,6 +114,45 @@ TEST_P(HostedCode, HasNoSpill) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiles, HostedCode, testing::ValuesIn(kShapes));
+
+// Rows that lie in a cluster: g and h vary along columns, too.
+const std::vector<Reducing>& of_whole_rows() {
+  using enum DType;
+  static const std::vector<Reducing> all = {
+      {"rms_norm(linear(x, w) + r, g)", {{bf16, bf16}, {f8e4m3, bf16}}, {}},
+      {"layer_norm(linear(x, w, b) + r, g, h)", {{bf16, bf16}, {f16, f16}, {f8e4m3, bf16}}, {}},
+      {"softmax(linear(x, w) * c + r + s, axis=-1)", {{bf16, bf16}, {f8e4m3, f16}}, {}},
+      {"y = gelu(linear(x, w, b)) * c + r; return layer_norm(y, g, h), rsqrt(var(y, axis=-1, correction=0) + 1e-5)",
+       {{bf16, bf16}, {f8e4m3, bf16}},
+       {f32}},
+      {"rms_norm(silu(linear(x, w)) * linear(x, v) + r, g)", {{bf16, bf16}, {f8e4m3, bf16}}, {}},
+      {"y = linear(x, w) * c * b; s = amax(abs(y), axis=-1, keepdim=true) / 127; return y / s, s", {{i8, i8}}, {f32}},
+  };
+  return all;
+}
+// Columns that one, three and eight blocks of each tile have.
+constexpr Shape kRows[] = {{4096, 128}, {4096, 192},  {4096, 256},  {4096, 384}, {4096, 576},
+                           {4096, 768}, {4096, 1024}, {4096, 1536}, {4096, 2048}};
+
+class WholeRowsCode : public testing::TestWithParam<Shape> {};
+
+TEST_P(WholeRowsCode, HasNoSpill) {
+  for (const Reducing& each : of_whole_rows()) {
+    for (const Types& types : each.types) {
+      const bool has_two = std::string_view(each.chain).find(", v)") != std::string_view::npos;
+      if (has_two && GetParam().columns > 1024) continue;
+      const auto made = planned(each, types, GetParam(), plan::Machine(90));
+      const auto* const inside = std::get_if<plan::Inside>(&made);
+      ASSERT_NE(inside, nullptr) << each.chain << ": " << std::get<std::string>(made);
+      const jit::Resources found = resources_of(*inside, 90);
+      EXPECT_EQ(found.spilled_bytes, 0) << each.chain << ", " << to_string(types.factor) << ", "
+                                        << inside->plan.gemm_class.tile_name();
+      EXPECT_EQ(found.registers, 168) << each.chain;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, WholeRowsCode, testing::ValuesIn(kRows));
 
 // A shape of which each multiprocessor gets one tile.
 constexpr int kTilesOfWarps = 100;

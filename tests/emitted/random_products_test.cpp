@@ -32,7 +32,7 @@ constexpr int kCasesPerFamily = 8;  // which share a kernel, or few
 struct ProductFamily {
   explicit ProductFamily(Random& random) {
     is_warps = random.percent(40);
-    do factor = random.pick({DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i8});
+    do factor = random.pick({DType::bf16, DType::f16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::f32});
     while (is_warps && factor == DType::f8e5m2);
     products = random.percent(25) ? 2 : 1;
     types.assign(static_cast<std::size_t>(products), DType::f32);

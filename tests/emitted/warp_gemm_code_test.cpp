@@ -13,6 +13,7 @@
 #include <epifuse/epifuse.hpp>
 
 #include "support/as_written.hpp"
+#include "support/gemm_problem.hpp"
 
 namespace epifuse {
 namespace {
@@ -24,7 +25,8 @@ struct WarpTypes {
 constexpr WarpTypes kWarpTypes[] = {{DType::bf16, DType::bf16, DType::bf16},
                                     {DType::f16, DType::f32, DType::f32},
                                     {DType::f8e4m3, DType::bf16, DType::bf16},
-                                    {DType::i8, DType::f32, DType::i8}};
+                                    {DType::i8, DType::f32, DType::i8},
+                                    {DType::f32, DType::f32, DType::bf16}};
 
 // A shape of which each multiprocessor gets one tile.
 struct WarpShape {
@@ -57,9 +59,9 @@ TEST_P(WarpGemmCode, HasNoSpill) {
   for (const WarpTypes& types : kWarpTypes) {
     if (types.factor == DType::f8e4m3 && !has_float8) continue;
     for (const bool transposed : {false, true}) {
-      // Tensor cores take 8-bit numbers along the depth alone.
-      if (transposed && size_of(types.factor) == 1) continue;
-      const Epilogue tail = test::as_written(chain);
+      // Tensor cores take numbers of 8 and of 32 bits along the depth alone.
+      if (transposed && size_of(types.factor) != 2) continue;
+      const Epilogue tail = test::as_written(types.factor == DType::f32 ? test::in_tf32(chain) : chain);
       const bool has_two = chain.find(", v)") != chain.npos;
       const std::int64_t rows = shape.tile_rows;
       const std::int64_t columns = std::int64_t{kTilesOfWarps} * shape.tile_columns / (has_two ? 2 : 1);

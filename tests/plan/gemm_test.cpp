@@ -282,7 +282,7 @@ TEST(GemmRefusals, NameWhatWasFound) {
     EXPECT_NE(work.refusal().find(expected), std::string::npos) << expected << "\nfound: " << work.refusal();
   };
   expect({.right = {512, 72}}, "differ in their last dimension, along which products are summed: 64 and 72");
-  expect({.factor = DType::f32}, "the left factor is f32");
+  expect({.factor = DType::f64}, "the left factor is f64");
   expect({.result = DType::i32}, "the result is i32");
   expect({.architecture = 75}, "this is sm_75");
   expect({.architecture = 100}, "needs the tensor cores of sm_80 to sm_90, or of sm_120");
@@ -409,16 +409,20 @@ TEST(WarpTime, DecidesWhetherTheyAreOneKernel) {
 }
 
 TEST(GemmText, SaysWhatRunsWhere) {
+  constexpr ProductTimes kTimes = {
+      .inside = 12e-6, .apart = 34e-6, .products = 8e-6, .chain = 3e-6, .memory = 1e-6, .bytes = 5e6, .copied = 7e6};
   Product work{.chain = "gelu(x + b) + r"};
   work.operands = {dense(kBf16, {512}), dense(kBf16, {256, 512})};
   const Epilogue tail = Epilogue::parse(work.chain);
-  const std::string text = to_text(work.plan(), {12e-6, 34e-6}, tail.program(), Machine(90));
+  const std::string text = to_text(work.plan(), kTimes, tail.program(), Machine(90));
   for (const char* expected : {"bf16[256, 64] @ bf16[512, 64]^T", "stages", "waves of 132 multiprocessors",
                                "about 12 us; the product and then the chain about 34 us",
+                               "8 us of products, 2.1 Tflop/s; 3 us of the chain that no product hides; beside them 1 "
+                               "us for 5 MB of memory, and 7 MB from the L2 cache to tiles",
                                "b (bf16): a value for each column", "r (bf16): a value for each element: by TMA"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
   work.architecture = 86;
-  const std::string of_warps = to_text(work.plan(), {12e-6, 34e-6}, tail.program(), Machine(86));
+  const std::string of_warps = to_text(work.plan(), kTimes, tail.program(), Machine(86));
   for (const char* expected : {"a quarter for each of four warps", "waves of 82 multiprocessors, with 2 of them each",
                                "r (bf16): a value for each element: by cp.async"})
     EXPECT_NE(of_warps.find(expected), std::string::npos) << expected << "\n" << of_warps;

@@ -12,6 +12,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "support/host_map.hpp"
 
@@ -74,10 +75,11 @@ class Asynchronous {
     if (++idle_ > kPatience || is_time) {
       idle_ = 0;
       if (copies_.empty()) cluster.fail("deadlock: the barrier at %u never passes parity %u", barrier, parity);
-      const auto next = copies_.begin() + (when == When::at_random ? thrown(static_cast<unsigned>(copies_.size())) : 0);
+      const auto next = next_copy();
       const Copy copy = *next;
       copies_.erase(next);
       run(copy);
+      run_numbers_beside(copy);
     }
     cluster.yield("a barrier in shared memory");
     return false;
@@ -100,16 +102,15 @@ class Asynchronous {
 
   // ---- copies
 
-  void load(unsigned target, const HostMap& map, const int (&at)[4], unsigned barrier, bool both) {
+  /// Into the first `blocks` of the cluster, or, if that is 0, into this block alone.
+  void load(unsigned target, const HostMap& map, const int (&at)[4], unsigned barrier, unsigned blocks) {
     if (map.box[0] * map.bytes != map.swizzle)
       cluster.fail("rows of a box have %d bytes, its swizzle %d", map.box[0] * map.bytes, map.swizzle);
-    const Copy copy{target, map, {at[0], at[1], at[2], at[3]}, barrier, cluster.rank(), both};
-    if (is_done_now()) {
-      run(copy);
-    } else {
-      copies_.push_back(copy);
-    }
-    idle_ = 0;
+    begin({target, map, {at[0], at[1], at[2], at[3]}, barrier, cluster.rank(), blocks, std::nullopt});
+  }
+  /// A number to a block of the cluster, and its bytes to the barrier there.
+  void give(unsigned target, unsigned barrier, unsigned rank, float value) {
+    begin({target, {}, {}, barrier, rank, 0, value});
   }
   void store(const HostMap& map, const int (&at)[4], unsigned source) {
     for (int i = 0; i < bytes_of_box(map); i += 16) {
@@ -197,8 +198,8 @@ class Asynchronous {
     unsigned target;
     HostMap map;
     int at[4];
-    unsigned barrier, rank;
-    bool both;
+    unsigned barrier, rank, blocks;
+    std::optional<float> number;  // in the place of a box
   };
   struct Store {
     unsigned source;
@@ -218,8 +219,8 @@ class Asynchronous {
     std::map<unsigned, std::vector<std::size_t>> by_thread;
     std::map<unsigned, Products> products;
   };
-  // Looks at barriers, by all threads, without anything that happens: more than a cluster of four blocks has threads.
-  static constexpr int kPatience = 2000;
+  // Looks at barriers, by all threads, without anything that happens: more than a cluster of eight blocks has threads.
+  static constexpr int kPatience = 4000;
 
   // One after the other, as they were begun.
   void finish(std::deque<Product>& products) {
@@ -278,8 +279,39 @@ class Asynchronous {
       }
     }
   }
+  void begin(const Copy& copy) {
+    if (is_done_now()) {
+      run(copy);
+    } else {
+      copies_.push_back(copy);
+    }
+    idle_ = 0;
+  }
+  // Late numbers come in the reverse order: nothing but barriers says which one is there first.
+  std::deque<Copy>::iterator next_copy() {
+    if (when == When::at_random) return copies_.begin() + thrown(static_cast<unsigned>(copies_.size()));
+    return copies_.back().number ? std::prev(copies_.end()) : copies_.begin();
+  }
+  // It brings all that the same barrier waits for: each on its own would have all threads wait.
+  void run_numbers_beside(const Copy& copy) {
+    if (!copy.number || when != When::late) return;
+    std::deque<Copy> left;
+    for (const Copy& other : copies_) {
+      const bool is_alike = other.number && other.rank == copy.rank && other.barrier == copy.barrier;
+      if (is_alike) run(other);
+      if (!is_alike) left.push_back(other);
+    }
+    copies_.swap(left);
+  }
   void run(const Copy& copy) {
-    for (unsigned rank = copy.both ? 0 : copy.rank; rank <= (copy.both ? 1 : copy.rank); ++rank) {
+    if (copy.number) {
+      std::memcpy(at(copy.rank, copy.target), &*copy.number, sizeof(float));
+      Barrier& barrier = find(copy.rank, copy.barrier);
+      barrier.bytes -= static_cast<long long>(sizeof(float));
+      return settle(barrier);
+    }
+    for (unsigned rank = copy.blocks > 0 ? 0 : copy.rank; rank < (copy.blocks > 0 ? copy.blocks : copy.rank + 1);
+         ++rank) {
       visit(copy.map, copy.at, copy.target, [&](unsigned address, const unsigned char* data) {
         const unsigned zero = 0;
         std::memcpy(at(rank, address), data != nullptr ? static_cast<const void*>(data) : &zero,
@@ -411,19 +443,27 @@ template <class Map>
 void prefetch_map(const Map&) {}
 template <class Map>
 void load_box(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
-  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, false);
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, 0);
 }
 template <class Map>
 void load_box_to_both(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
-  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, true);
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, 2);
 }
+template <int kBlocksOfCluster, class Map>
+void load_box_to_all(unsigned target, const Map& map, int x, int y, int z, unsigned barrier) {
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {x, y, z, 0}, barrier, kBlocksOfCluster);
+}
+inline void give_number(unsigned address, unsigned barrier, unsigned rank, float value) {
+  epifuse::shim::asynchronous.give(address, barrier, rank, value);
+}
+inline void wait_numbers(unsigned barrier, unsigned parity) { wait_barrier(barrier, parity); }
 template <class Map>
 void store_box(const Map& map, int x, int y, int z, unsigned source) {
   epifuse::shim::asynchronous.store(epifuse::shim::host_map(map), {x, y, z, 0}, source);
 }
 template <class Map>
 void load_pixels(unsigned target, const Map& map, int channel, int x, int y, int image, unsigned barrier) {
-  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {channel, x, y, image}, barrier, false);
+  epifuse::shim::asynchronous.load(target, epifuse::shim::host_map(map), {channel, x, y, image}, barrier, 0);
 }
 template <class Map>
 void store_pixels(const Map& map, int channel, int x, int y, int image, unsigned source) {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,8 +87,13 @@ inline constexpr GemmTypes kGemmTypes[] = {
     {DType::f8e4m3, DType::f32, DType::bf16}, {DType::i8, DType::f32, DType::f32},
     {DType::f8e5m2, DType::f16, DType::f16},  {DType::bf16, DType::f32, DType::f8e4m3},
     {DType::i8, DType::bf16, DType::i8},      {DType::f8e4m3, DType::f8e4m3, DType::f8e5m2},
-    {DType::f16, DType::i8, DType::f32},
+    {DType::f16, DType::i8, DType::f32},      {DType::f32, DType::bf16, DType::f32},
 };
+
+/// The chain with products of `linear` that may be computed in TF32.
+inline std::string in_tf32(const std::string& chain) {
+  return std::regex_replace(chain, std::regex(R"(linear\(([^)]*)\))"), "linear($1, tf32=true)");
+}
 
 /// Odd extents in two of three, and rows that begin at multiples of 16 bytes all the same. `most`: of rows, columns and
 /// depth.

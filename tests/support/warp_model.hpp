@@ -47,7 +47,7 @@ void numbers_of(float (&numbers)[32 / kBytes], const unsigned (&given)[kWarp][6]
       const unsigned bits = given[line * 4 + lane][half == 0 ? word : next];
       for (int i = 0; i < kOfWord; ++i)
         numbers[(half * 4 + static_cast<int>(lane)) * kOfWord + i] =
-            real(bits >> (8 * kBytes * i) & (kBytes == 2 ? 0xffffu : 0xffu));
+            real(bits >> (8 * kBytes * i) & (kBytes == 4 ? 0xffffffffu : kBytes == 2 ? 0xffffu : 0xffu));
     }
   }
 }

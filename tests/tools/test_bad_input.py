@@ -104,7 +104,7 @@ DEVICE = (["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999
 GRADIENT = (["", "y", "x,x", "x,,y", "x,y"], ["has no operand", "is asked for twice"])
 SWITCH = (["5", "0", "no", "false", "-1"], ["no value"])
 THREADS = (NO_NUMBER + ["1025", "1.5", "4294967297"], ["an integer from 0 to 1024"])
-TARGETS = (NO_NUMBER + ["sm_", "sm_9x", "9", "10000", "sm_90:", "sm_90:0", "sm_90:-1", "sm_90:132:", "sm_90:132:0", "sm_90:132:1:1",
+TARGETS = (NO_NUMBER + ["sm_", "sm_9x", "9", "10000", "sm_90:", "sm_90:0", "sm_90:-1", "sm_90:132:", "sm_90:132:0", "sm_90:132:1:0", "sm_90:132:1:1:1",
                         "sm_90:99999999999999999999", "80,sm_x"], ["sm_90 or 90"])
 TASK = {
     "--out": (["", "f17", "f16;", ",f17", "f16:nwhc", "f16:offset(-1)", "f16:offset(x)", "f16:strides()x"], ["expected", "types are", "offset counts"]),

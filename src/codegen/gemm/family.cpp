@@ -39,12 +39,16 @@ std::string_view Family::factor_in_ptx() const {
       return "e5m2";
     case DType::i8:
       return "s8";
+    case DType::f32:
+      return "tf32";
     default:
       return to_string(made_.factor);
   }
 }
 
+// The last 13 bits of a number in TF32 count for nothing (PTX ISA, "Alternate floating-point data formats").
 std::string Family::number_of_bits() const {
+  if (made_.factor == DType::f32) return "__builtin_bit_cast(float, bits & 0xffffe000u)";
   return fmt::format("to_real<float>(__builtin_bit_cast({}, static_cast<unsigned {}>(bits)))",
                      storage_type(made_.factor), size_of(made_.factor) == 2 ? "short" : "char");
 }

@@ -56,6 +56,7 @@ class GemmEmitter {
     prelude_.require(family_->boxes());
     out += prelude_.take();
     out += params() + chain + host() + family_->multiply();
+    if (made_.has_whole_rows()) prelude_.require("whole_rows");
     prelude_.require(family_->skeleton());
     out += prelude_.take();
     out += family_->entry(name);
@@ -101,15 +102,20 @@ class GemmEmitter {
     std::vector<std::string> arguments;
     for (std::size_t i = 0; i < made_.operands.size(); ++i) {
       if (made_.chain.inputs[i].access == plan::Access::unused) continue;
-      const GemmOperand& operand = made_.operands[i];
-      static constexpr std::array<std::string_view, 4> kArrays = {"product", "in_tile", "in_row", "in_column"};
-      std::string value(kArrays[static_cast<std::size_t>(operand.role)]);
-      value += fmt::format("[{}]", operand.number);
-      arguments.push_back(input_kinds_[i] == ir::Kind::truth ? fmt::format("{} != 0.0f", value) : value);
+      arguments.push_back(value_of(i));
     }
     for (std::size_t i = 0; i < program_.scalars().size(); ++i) arguments.push_back("p." + scalar_name(program_, i));
     out += reductions();
     return out + chain_of_element(std::move(arguments)) + host_of_groups();
+  }
+
+  // An operand of the chain, as the functions that call it have it.
+  std::string value_of(std::size_t input) const {
+    const GemmOperand& operand = made_.operands[input];
+    static constexpr std::array<std::string_view, 4> kArrays = {"product", "in_tile", "in_row", "in_column"};
+    std::string value(kArrays[static_cast<std::size_t>(operand.role)]);
+    value += fmt::format("[{}]", operand.number);
+    return input_kinds_[input] == ir::Kind::truth ? fmt::format("{} != 0.0f", value) : value;
   }
 
   // Calls the chain with operands by their role. What is reduced comes behind the tensor's element, that of rows first.
@@ -119,11 +125,14 @@ class GemmEmitter {
     std::string variables = fmt::format("  {} made;\n", type(0));
     std::string reduced;
     arguments.emplace_back("made");
-    for (std::size_t i = 0; i < made_.reductions.size(); ++i) {
+    const std::size_t first = results.size() - 1;  // reductions of this chain
+    for (std::size_t i = 0; i < first; ++i) {
       variables += fmt::format("  {} value{};\n", type(1 + i), i);
       arguments.push_back(fmt::format("value{}", i));
       reduced += fmt::format("  reduced[{}] = static_cast<float>(value{});\n", made_.number_of(i), i);
     }
+    for (std::size_t i = first; i < made_.reductions.size(); ++i)
+      reduced += fmt::format("  reduced[{}] = 0.0f;  // by a later chain\n", i);
     return fmt::format(
         "// The chain for one element of the result: operands by their role.\ntemplate <int kP, int kT, int kR, int "
         "kC>\n"
@@ -144,30 +153,117 @@ class GemmEmitter {
 
   // The chains behind the groups: of the held value and of what its group is reduced to, and of the latter alone.
   std::string write_groups() {
-    std::string out = "// The element of the tensor, when its group of columns is reduced.\n" +
-                      write_second(groups_->elements, made_.groups->elements, true, "element_of_group");
+    std::string out;
+    if (made_.groups->reduced_second > 0)
+      out += "// What is held from there on, when rows are reduced first, and what is reduced second.\n" +
+             write_second(groups_->second, made_.groups->second, false, "second_of_row");
+    out += fmt::format("// The element of the tensor, when its {} reduced.\n",
+                       made_.has_whole_rows() ? "row is" : "group of columns is") +
+           write_second(groups_->elements, made_.groups->elements, true, "element_of_group");
     if (scales().empty()) return out;
     for (const DType type : scales()) prelude_.require(storage_type(type));
-    return out + "// What a group of columns has for all of its elements.\n" +
+    return out +
+           fmt::format("// What a {} has for all of its elements.\n",
+                       made_.has_whole_rows() ? "row" : "group of columns") +
            write_second(groups_->scales, made_.groups->scales, false, "values_of_group");
   }
   std::string write_second(const ir::Program& chain, const plan::KernelClass& kernel, bool returns_result,
                            std::string_view name) {
-    const std::vector<ir::Kind> kinds(chain.inputs().size(), ir::Kind::real);
+    const std::vector<ir::Kind> kinds = kinds_of(chain);
     ChainWriter writer(chain, kernel, kinds, prelude_);
     return write_chain(chain, kernel, kinds, writer, returns_result, name);
   }
 
-  // How the skeleton calls them. `groups` is what a row's group was reduced to.
+  // Vectors that a chain behind reductions reads are those of the chain before it, by their names.
+  std::optional<std::size_t> vector_of(const std::string& name) const {
+    const auto found = std::ranges::find(program_.inputs(), name);
+    if (found == program_.inputs().end()) return std::nullopt;
+    return static_cast<std::size_t>(found - program_.inputs().begin());
+  }
+  std::vector<ir::Kind> kinds_of(const ir::Program& chain) const {
+    std::vector<ir::Kind> kinds;
+    for (const std::string& name : chain.inputs()) {
+      const auto vector = vector_of(name);
+      kinds.push_back(vector ? input_kinds_[*vector] : ir::Kind::real);
+    }
+    return kinds;
+  }
+
+  // How the skeleton calls the chains behind reductions of whole rows. `of_row` is what the row was reduced to.
+  std::string host_of_rows() const {
+    const std::size_t second = static_cast<std::size_t>(made_.groups->reduced_second);
+    std::string out;
+    std::string means;
+    for (std::size_t i = 0; i < made_.reductions.size(); ++i) {
+      if (made_.reductions[i].op == ir::Op::mean)
+        means += fmt::format("  if (v == {}) return value / static_cast<float>(columns);\n", i);
+    }
+    out += fmt::format(
+        "// What reduction v makes of all elements of a row.\n"
+        "__device__ __forceinline__ float finished(int v, float value, int columns) {{\n{}  return value;\n}}\n\n",
+        means);
+    out +=
+        "// Whether a pass over the elements reads a vector along rows.\n"
+        "__device__ __forceinline__ bool reads_row_vector(int pass, int v) {\n" +
+        read_vectors(0, program_, made_.chain);
+    if (second > 0) out += read_vectors(1, groups_->second, made_.groups->second);
+    out += read_vectors(2, groups_->elements, made_.groups->elements) + "  return false;\n}\n\n";
+    static constexpr std::string_view kParameters =
+        "float held, const float (&of_row)[kPartials], const float (&in_row)[kR], const float (&in_column)[kC]";
+    if (second > 0) {
+      std::vector<std::string> arguments = arguments_of(groups_->second, made_.groups->second, true);
+      std::string variables, reduced;
+      const std::vector<ir::Kind> kinds = kinds_of(groups_->second);
+      for (std::size_t i = 0; i <= second; ++i) {
+        variables +=
+            fmt::format("  {} value{};\n", type_of(groups_->second.kind(groups_->second.results()[i].value, kinds)), i);
+        arguments.push_back(fmt::format("value{}", i));
+        if (i > 0)
+          reduced += fmt::format("  reduced[{}] = static_cast<float>(value{});\n",
+                                 made_.reductions.size() - second + i - 1, i);
+      }
+      out += fmt::format(
+          "// What is held of an element from the first reductions on, and what is reduced second.\n"
+          "template <int kR, int kC>\n"
+          "__device__ __forceinline__ float host_second(const Params&{}, {}, float (&reduced)[kPartials]) {{\n"
+          "{}  second_of_row({});\n{}  return static_cast<float>(value0);\n}}\n\n",
+          groups_->second.scalars().empty() ? "" : " p", kParameters, variables, fmt::join(arguments, ", "), reduced);
+    }
+    return out + fmt::format(
+                     "// The element whose held value and row these are.\n"
+                     "template <int kR, int kC>\n"
+                     "__device__ __forceinline__ float host_element(const Params&{}, {}) {{\n"
+                     "  return static_cast<float>(element_of_group({}));\n}}\n\n",
+                     groups_->elements.scalars().empty() ? "" : " p", kParameters,
+                     fmt::join(arguments_of(groups_->elements, made_.groups->elements, true), ", "));
+  }
+  std::string read_vectors(int pass, const ir::Program& chain, const plan::KernelClass& kernel) const {
+    std::string out;
+    for (std::size_t i = 0; i < chain.inputs().size(); ++i) {
+      const auto vector = vector_of(chain.inputs()[i]);
+      if (!vector || kernel.inputs[i].access == plan::Access::unused) continue;
+      const GemmOperand& operand = made_.operands[*vector];
+      if (operand.role == GemmRole::row)
+        out += fmt::format("  if (pass == {} && v == {}) return true;\n", pass, operand.number);
+    }
+    return out;
+  }
+
+  // How the skeleton calls those behind groups of columns. `groups` is what a row's group was reduced to.
   std::string host_of_groups() const {
     if (groups_ == nullptr) return {};
-    std::string out = fmt::format(
-        "// The element whose held value and group these are.\n"
-        "__device__ __forceinline__ float host_element(const Params&{}, float held, const float (&groups)[kPartials]) "
-        "{{\n  return static_cast<float>(element_of_group({}));\n}}\n\n",
-        groups_->elements.scalars().empty() ? "" : " p",
-        fmt::join(arguments_of(groups_->elements, made_.groups->elements, true), ", "));
-    if (scales().empty()) return out;
+    if (made_.has_whole_rows()) return host_of_rows() + host_of_scales();
+    return fmt::format(
+               "// The element whose held value and group these are.\n"
+               "__device__ __forceinline__ float host_element(const Params&{}, float held, const float "
+               "(&groups)[kPartials]) "
+               "{{\n  return static_cast<float>(element_of_group({}));\n}}\n\n",
+               groups_->elements.scalars().empty() ? "" : " p",
+               fmt::join(arguments_of(groups_->elements, made_.groups->elements, true), ", ")) +
+           host_of_scales();
+  }
+  std::string host_of_scales() const {
+    if (scales().empty()) return {};
     std::vector<std::string> arguments = arguments_of(groups_->scales, made_.groups->scales, false);
     const std::vector<ir::Kind> kinds(groups_->scales.inputs().size(), ir::Kind::real);
     std::string variables, stores;
@@ -180,19 +276,24 @@ class GemmEmitter {
           "group * p.scales{1}.group_stride] = from_real<{0}>(value{1});\n",
           storage_type(scales()[i]), i);
     }
-    return out +
-           fmt::format(
-               "// Writes what a group of columns of a row has for all of its elements.\n"
-               "__device__ __forceinline__ void write_group(const Params& p, int batch, int row, int group, const "
-               "float (&groups)[kPartials]) {{\n{}  values_of_group({});\n{}}}\n\n",
-               variables, fmt::join(arguments, ", "), stores);
+    return fmt::format(
+        "// Writes what a {} has for all of its elements.\n"
+        "__device__ __forceinline__ void write_group(const Params& p, int batch, int row, int group, const "
+        "float (&groups)[kPartials]) {{\n{}  values_of_group({});\n{}}}\n\n",
+        made_.has_whole_rows() ? "row" : "group of columns of a row", variables, fmt::join(arguments, ", "), stores);
   }
-  static std::vector<std::string> arguments_of(const ir::Program& chain, const plan::KernelClass& kernel,
-                                               bool has_held) {
+  std::vector<std::string> arguments_of(const ir::Program& chain, const plan::KernelClass& kernel,
+                                        bool has_held) const {
+    const std::string_view reduced = has_held && made_.has_whole_rows() ? "of_row" : "groups";
     std::vector<std::string> arguments;
     for (std::size_t i = 0; i < chain.inputs().size(); ++i) {
       if (kernel.inputs[i].access == plan::Access::unused) continue;
-      arguments.push_back(has_held && i == 0 ? std::string("held") : fmt::format("groups[{}]", i - (has_held ? 1 : 0)));
+      if (const auto vector = vector_of(chain.inputs()[i])) {
+        arguments.push_back(value_of(*vector));
+      } else {
+        arguments.push_back(has_held && i == 0 ? std::string("held")
+                                               : fmt::format("{}[{}]", reduced, i - (has_held ? 1 : 0)));
+      }
     }
     for (std::size_t i = 0; i < chain.scalars().size(); ++i) arguments.push_back("p." + scalar_name(chain, i));
     return arguments;

@@ -29,6 +29,17 @@ class WarpGroups : public Family {
     add(out, "bool", "kIntegers", is_integer(), "sums are integers");
     add(out, "int", "kInputBytes", made_.input_bytes(), "of a sub-tile of all operands with a value for each element");
     add_layout(out);
+    if (made_.has_whole_rows()) {
+      const int second = made_.groups->reduced_second;
+      add(out, "int", "kRowBlocks", made_.row_blocks(), "blocks of a cluster that have the tiles of a row");
+      add(out, "int", "kLeftBoxRows", made_.left_box_rows(),
+          "of the left operand, that a block copies for all of them");
+      add(out, "int", "kReducedFirst", static_cast<int>(made_.reductions.size()) - second,
+          "values that rows are reduced to at first, of kPartials");
+      add(out, "int", "kMostExchanged", made_.most_exchanged(), "values of a row that blocks exchange at a time");
+    } else {
+      out += "//@let kRowBlocks = 0\n";
+    }
     out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
     return out + "\n";
   }
@@ -36,6 +47,7 @@ class WarpGroups : public Family {
   std::vector<std::string_view> instructions() const override {
     std::vector<std::string_view> all = {"gemm_layout", "shared_barriers", "clusters", "tensor_maps"};
     if (tile_.split > 1) all.emplace_back("distributed_sums");
+    if (made_.row_blocks() > 1) all.emplace_back("row_blocks");
     if (made_.has_windows) all.emplace_back("pixel_maps");
     all.insert(all.end(), {"matrices", "products"});
     return all;

@@ -24,8 +24,10 @@ class Warps : public Family {
     add_operands(out);
     add(out, "bool", "kPromotes", made_.promotes(), "sums of each instruction are added in f32");
     add_layout(out);
+    out += "//@let kRowBlocks = 0\n";
     out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
     out += fmt::format("//@let kIntegers = {}\n", is_integer());
+    out += fmt::format("//@let kLoops = {}\n", !made_.unrolls);
     return out + "\n";
   }
 

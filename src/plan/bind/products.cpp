@@ -116,9 +116,12 @@ class ProductSplitter {
 
   Product product_of(ir::Value value) const {
     const Node& n = node(value);
-    Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}};
+    Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}, n.op == Op::matmul && n.constant != 0};
     if (n.op == Op::conv2d) product.windows = n.shaping.windows;
     check_types(n, product.left.dtype, product.right.dtype);
+    if (product.tf32 && product.left.dtype != DType::f32)
+      fail(unsupported, "'{}' has tf32=true, which is for factors of f32; these are {}. Leave it out",
+           ir::written_name(n), to_string(product.left.dtype));
     check_sums(n, product);
     product.dtype = ir::type_of_product(product.left.dtype, product.right.dtype);
     const bool is_linear = n.written == "linear" && node(n.args[1]).op == Op::view;
@@ -126,6 +129,7 @@ class ProductSplitter {
         product.windows ? fmt::format("conv2d({}, {})", product.left.text, product.right.text)
         : is_linear ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
                     : fmt::format("{} @ {}", product.left.text, product.right.text);
+    if (product.tf32) product.text += " in TF32";
     return product;
   }
 

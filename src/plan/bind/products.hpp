@@ -37,6 +37,7 @@ struct Product {
   Dims shape;                                           ///< of the result: [..., rows, columns], or [N, K, OH, OW]
   DType dtype = DType::f32;                             ///< of the result by default
   std::string text;                                     ///< as people write it: "x @ transpose(w, -2, -1)"
+  bool tf32 = false;                                    ///< f32 may be multiplied as TF32
   std::optional<ir::Windows2d> windows = std::nullopt;  ///< of a convolution
 
   /// The result in no memory: dense, that of a convolution channels-last.

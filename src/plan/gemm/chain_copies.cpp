@@ -20,10 +20,11 @@ ir::Value copied(ir::Builder& builder, const ir::Program& chain, std::size_t i, 
 }
 
 WithoutProducts chain_of_elements(const WithoutProducts& split, std::span<const ir::Value> writes,
-                                  const std::string& name) {
+                                  const std::string& name, std::span<const ir::Value> beside) {
   const ir::Program& chain = split.chain;
   const std::size_t size = chain.nodes().size();
-  const std::vector<bool> needed = ir::needed_for(chain, writes, std::vector<bool>(size, false));
+  std::vector<bool> needed = ir::needed_for(chain, writes, std::vector<bool>(size, false));
+  for (const ir::Value operand : beside) needed[static_cast<std::size_t>(operand)] = true;
   ir::Builder builder;
   for (const std::string& scalar : chain.scalars()) builder.scalar(scalar);
   WithoutProducts made{{}, {}, split.products};

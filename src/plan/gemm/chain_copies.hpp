@@ -16,9 +16,9 @@ namespace epifuse::plan {
 ir::Value copied(ir::Builder& builder, const ir::Program& chain, std::size_t i, const std::vector<ir::Value>& copies);
 
 /// The chain that computes the values `writes` of every element, with all scalars of `split.chain`. Its first result is
-/// called `name`.
+/// called `name`. It also has the operands `beside`, which later chains read.
 WithoutProducts chain_of_elements(const WithoutProducts& split, std::span<const ir::Value> writes,
-                                  const std::string& name);
+                                  const std::string& name, std::span<const ir::Value> beside = {});
 
 /// `name`, or a name behind it that no operand, scalar or result of `chain` has.
 std::string fresh_name(const ir::Program& chain, std::string name);

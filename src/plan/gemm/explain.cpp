@@ -17,8 +17,9 @@ namespace {
 
 std::string product_text(const GemmPlan& plan) {
   const std::string_view type = to_string(plan.gemm_class.factor);
-  return fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}", type, plan.rows, plan.depth, type, plan.columns,
-                     plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "");
+  return fmt::format("product          {}[{}, {}] @ {}[{}, {}]^T{}{}", type, plan.rows, plan.depth, type, plan.columns,
+                     plan.depth, plan.batches > 1 ? fmt::format(", {} of them", plan.batches) : "",
+                     plan.gemm_class.factor == DType::f32 ? " as TF32" : "");
 }
 
 std::string convolution_text(const GemmPlan& plan) {
@@ -67,9 +68,46 @@ std::string scope_text(const GemmPlan& plan, std::size_t reduction) {
   if (scope == GemmScope::group)
     return fmt::format("over {} columns of a row, by the {} threads that have them; the chain goes on with it",
                        plan.gemm_class.group_columns(), plan.gemm_class.joins_warps() ? "eight" : "four");
+  if (scope == GemmScope::whole_row)
+    return plan.gemm_class.row_blocks() > 1
+               ? std::string(
+                     "over a row, by four threads of each block of a cluster, which give each other what they "
+                     "have; the chain goes on with it")
+               : std::string("over a row, by the four threads that have it; the chain goes on with it");
   const GemmPartials& partials = plan.partials[reduction];
   return fmt::format("{} partial results for each {}, {:.3g} MB of f32; another kernel combines them", partials.count,
                      scope == GemmScope::row ? "row" : "column", static_cast<double>(partials.bytes()) * 1e-6);
+}
+
+// The value that is reduced.
+std::string reduced_text(const GemmPlan& plan, const ir::Program& program, std::size_t reduction) {
+  const std::size_t result = 1 + reduction;
+  if (result < program.results().size()) return plan::text_of(program, program.results()[result].value);
+  const ir::Program& second = plan.groups->second;
+  return plan::text_of(second, second.results()[result - program.results().size() + 1].value);
+}
+
+std::string whole_rows_text(const GemmClass& made) {
+  if (!made.has_whole_rows()) return {};
+  const int exchanges = made.groups->reduced_second > 0 ? 2 : 1;
+  if (made.row_blocks() == 1) return fmt::format("rows             a row lies in one tile\n");
+  return fmt::format(
+      "rows             a row lies in the tiles of {} blocks of a cluster, which have one left tile in common and give "
+      "each other what the row is reduced to {}\n",
+      made.row_blocks(), exchanges == 1 ? "once" : "twice");
+}
+
+// The parts of the estimate do not add up: memory moves beside the products, and where groups take turns, so does most
+// of the chain.
+std::string time_text(const GemmPlan& plan, const ProductTimes& times) {
+  const double flops = 2.0 * static_cast<double>(plan.batches * plan.rows * plan.columns * plan.depth) *
+                       plan.gemm_class.count(GemmRole::product);
+  return fmt::format(
+      "time             about {:.3g} us; the product and then the chain about {:.3g} us\n"
+      "made of          {:.3g} us of products, {:.3g} Tflop/s; {:.3g} us of the chain that no product hides; beside "
+      "them {:.3g} us for {:.3g} MB of memory, and {:.3g} MB from the L2 cache to tiles\n",
+      times.inside * 1e6, times.apart * 1e6, times.products * 1e6, flops / times.products * 1e-12, times.chain * 1e6,
+      times.memory * 1e6, times.bytes * 1e-6, times.copied * 1e-6);
 }
 
 std::string cluster_text(const GemmClass& made) {
@@ -78,7 +116,7 @@ std::string cluster_text(const GemmClass& made) {
 
 std::string grid_text(const GemmPlan& plan, const Machine& machine) {
   const GemmClass& made = plan.gemm_class;
-  const std::int64_t tiles = plan.tiles * made.cluster();
+  const std::int64_t tiles = plan.tiles * made.cluster() * std::max(made.row_blocks(), 1);
   const WarpTile* const tile = made.warp_tile();
   const int of_a_wave = machine.multiprocessors * (tile != nullptr ? tile->per_multiprocessor : 1) / made.split();
   return fmt::format("grid             {} blocks of {} threads for {} tiles: {:.2f} waves of {} multiprocessors{}\n",
@@ -99,21 +137,24 @@ std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::P
   if (plan.convolution) out += rows_text(plan);
   out += fmt::format("tile             {}; {} stages, {} slots{}\n", made.tile_name(), made.stages(), made.slots,
                      cluster_text(made));
+  out += whole_rows_text(made);
   out += grid_text(plan, machine);
   out += fmt::format("shared memory    {} bytes of a block\n", made.shared_bytes());
-  out += fmt::format("time             about {:.3g} us; the product and then the chain about {:.3g} us\n",
-                     times.inside * 1e6, times.apart * 1e6);
+  out += time_text(plan, times);
   for (std::size_t i = 0; i < made.operands.size(); ++i) {
     out += fmt::format("operand          {} ({}): {}\n", program.inputs()[i], to_string(made.operands[i].dtype),
                        role_text(made.operands[i].role, made));
   }
   for (std::size_t i = 0; i < made.reductions.size(); ++i) {
     out += fmt::format("reduced          {} of {}: {}\n", ir::reduction_row(made.reductions[i].op).name,
-                       text_of(program, program.results()[1 + i].value), scope_text(plan, i));
+                       reduced_text(plan, program, i), scope_text(plan, i));
   }
   for (const GemmScales& scales : plan.scales) {
-    out += fmt::format("written          a value for each group: {} apart for rows, {} for groups\n", scales.row_stride,
-                       scales.group_stride);
+    out += made.has_whole_rows() ? fmt::format("written          a value for each row: {} apart\n", scales.row_stride)
+                                 : fmt::format(
+                                       "written          a value for each group: {} apart for rows, {} for "
+                                       "groups\n",
+                                       scales.row_stride, scales.group_stride);
   }
   return out;
 }

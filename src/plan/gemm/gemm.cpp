@@ -18,9 +18,9 @@ namespace {
 using base::fail;
 using enum ErrorCode;
 
-// What tensor cores multiply, and what a chain may read and write beside its product. Numbers of 8 bytes, and integers
-// that f32 does not hold, are none.
-constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8});
+// What tensor cores multiply, and what a chain may read and write beside its product: f32 as TF32, which inside.cpp
+// lets in where it is asked for. Numbers of 8 bytes, and integers that f32 does not hold, are none.
+constexpr auto kFactors = std::to_array({DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::f32});
 constexpr auto kElements =
     std::to_array({DType::f32, DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::i8, DType::u8});
 
@@ -32,7 +32,8 @@ struct Sides {
 
 Sides sides_of(const char* what, const TensorView& factor) {
   if (!is_one_of(kFactors, factor.dtype))
-    fail(unsupported, "the {} factor is {}; a product that hosts a chain takes 16-bit types, float8 types or i8", what,
+    fail(unsupported,
+         "the {} factor is {}; a product that hosts a chain takes 16-bit types, float8 types, i8, or f32 as TF32", what,
          to_string(factor.dtype));
   const int rank = factor.shape.size();
   if (rank != 2 && rank != 3)
@@ -112,6 +113,11 @@ class GemmPlanner {
           "product and the chain apart",
           machine.architecture);
     check_chain(products);
+    if (host.groups != nullptr && host.groups->columns == 0 && machine.tensor_cores != TensorCores::warp_groups)
+      fail(unsupported,
+           "the chain reads elements beside reductions of whole rows, which a product hosts in the clusters of sm_90; "
+           "this is sm_{}. Run the product and the chain apart",
+           machine.architecture);
     if (windows != nullptr) {
       measure(*windows);
     } else {
@@ -139,13 +145,13 @@ class GemmPlanner {
     plan.convolution = convolution_;
     made.left_transposed = !convolution_ && is_contiguous_along_rows(left_);
     made.right_transposed = !convolution_ && is_contiguous_along_rows(right_[0]);
-    if (size_of(made.factor) == 1 && (made.left_transposed || made.right_transposed))
+    if (size_of(made.factor) != 2 && (made.left_transposed || made.right_transposed))
       fail(unsupported,
            "the {} factor has its rows contiguous; of {} tensor cores take factors whose depth is. Copy it, or run the "
            "product and the chain apart",
            made.left_transposed ? "left" : "right", to_string(made.factor));
     for (const std::size_t product : products_) inputs_[product] = TensorView(nullptr, DType::f32, output_.shape);
-    std::vector<OutputView> outputs(1 + host_.reductions.size(), OutputView(nullptr, DType::f32, output_.shape));
+    std::vector<OutputView> outputs(program_.results().size(), OutputView(nullptr, DType::f32, output_.shape));
     if (host_.groups == nullptr) outputs[0] = output_;
     const Plan alone = make_plan(program_, outputs, inputs_, Views::abstract, machine_);
     made.chain = alone.kernel_class;
@@ -173,7 +179,8 @@ class GemmPlanner {
     }
     if (inputs_.size() != names.size())
       fail(invalid_argument, "the chain has {} operands, found {}", names.size(), inputs_.size());
-    if (program_.results().size() != 1 + host_.reductions.size())
+    const int reduced_second = host_.groups != nullptr ? host_.groups->reduced_second() : 0;
+    if (program_.results().size() + static_cast<std::size_t>(reduced_second) != 1 + host_.reductions.size())
       fail(unsupported, "the chain has {} results for elements; a product hosts a chain of one",
            program_.results().size());
     if (program_.has_shaping() || program_.has_views() || !program_.bounds().empty())
@@ -227,12 +234,24 @@ class GemmPlanner {
            to_string(right_[0].shape));
   }
 
-  // The chains behind the groups' reductions are planned as kernels of their own, whose operands are f32.
+  // The chains behind the groups' reductions are planned as kernels of their own, whose operands are f32, or vectors of
+  // the chain before.
   void add_groups(GemmPlan& plan) const {
     const GemmGroups& groups = *host_.groups;
-    GemmGroupClass made{.columns = groups.columns, .elements = {}, .scales = {}, .chains = {}, .results = {}};
+    GemmGroupClass made{.columns = groups.columns,
+                        .elements = {},
+                        .scales = {},
+                        .chains = {},
+                        .results = {},
+                        .reduced_second = groups.reduced_second(),
+                        .second = {}};
     const auto planned = [&](const ir::Program& chain, std::span<const OutputView> outputs) {
-      const std::vector<TensorView> inputs(chain.inputs().size(), TensorView(nullptr, DType::f32, outputs[0].shape));
+      std::vector<TensorView> inputs(chain.inputs().size(), TensorView(nullptr, DType::f32, outputs[0].shape));
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto vector = std::ranges::find(program_.inputs(), chain.inputs()[i]);
+        if (vector != program_.inputs().end())
+          inputs[i] = inputs_[static_cast<std::size_t>(vector - program_.inputs().begin())];
+      }
       const ir::Fingerprint& fingerprint = chain.code_fingerprint();
       made.chains.push_back(fingerprint.low);
       made.chains.push_back(fingerprint.high);
@@ -240,6 +259,9 @@ class GemmPlanner {
     };
     const OutputView tensor(nullptr, output_.dtype, output_.shape);
     made.elements = planned(groups.elements, std::span(&tensor, 1));
+    if (made.reduced_second > 0)
+      made.second = planned(
+          groups.second, std::vector(groups.second.results().size(), OutputView(nullptr, DType::f32, output_.shape)));
     std::vector<OutputView> scales;
     for (const OutputView& scale : host_.scales) {
       made.results.push_back(scale.dtype);
@@ -255,7 +277,7 @@ class GemmPlanner {
   void measure(const ir::Windows2d& windows) {
     const TensorView& filters = right_[0];
     for (const TensorView& factor : {left_, filters}) {
-      if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype)
+      if (!is_one_of(kFactors, factor.dtype) || factor.dtype != left_.dtype || factor.dtype == DType::f32)
         fail(unsupported,
              "the convolution has factors of {} and {}; one that hosts a chain takes two of one 16-bit type, float8 "
              "type "
@@ -349,6 +371,11 @@ class GemmPlanner {
     const int instructions = hosted_instructions(program_, plan);
     const GemmWork work = {batches_, rows_, columns_, depth_, instructions};
     const auto chosen = with_tile(plan.gemm_class, work, machine_);
+    if (!chosen && plan.gemm_class.has_whole_rows())
+      fail(unsupported,
+           "the chain reads elements beside reductions of whole rows, which have {} columns of {}; the blocks of a "
+           "cluster have no more than {}. Run the product and the chain apart",
+           columns_, products_.size() == 1 ? "a product" : "two products", 2048 / products_.size());
     if (!chosen && host_.groups != nullptr)
       fail(unsupported,
            "the chain reduces groups of {} columns of {}; sm_{} has no tile with whole ones that fits its shared "
@@ -357,18 +384,15 @@ class GemmPlanner {
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
-    if (const WarpGroupTile* const tile = chosen->warp_group_tile()) {
-      const int elements = tile->blocks * chosen->chain_columns() / 2;  // of a thread
-      plan.gemm_class.unrolls = elements * (instructions + kHostedStoreInstructions) <= kMostUnrolled;
-    }
+    plan.gemm_class.unrolls = unrolls(*chosen, instructions + kHostedStoreInstructions);
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
-    plan.tile_columns = divide_up(columns_, chosen->result_columns());
+    plan.tile_columns = chosen->has_whole_rows() ? 1 : divide_up(columns_, chosen->result_columns());
     plan.tiles = tiles_of(*chosen, work);
     if (plan.tiles > (1 << 30)) fail(unsupported, "the product has {} tiles, more than 2^30", plan.tiles);
     plan.band = kBandRows / (chosen->tile_rows() * cluster);
     // Blocks of warp groups stay, and work on one tile after another; others have one.
-    const std::int64_t stay = machine_.multiprocessors / chosen->blocks_of_cluster();
+    const std::int64_t stay = clusters_at_once(*chosen, machine_);
     plan.blocks = static_cast<int>(chosen->warp_group_tile() != nullptr ? std::min(plan.tiles, stay) : plan.tiles) *
                   chosen->blocks_of_cluster();
   }
@@ -377,8 +401,8 @@ class GemmPlanner {
     if (convolution_) return make_image_maps(plan);
     const GemmClass& made = plan.gemm_class;
     const int depth = made.depth();
-    plan.maps.push_back(map_of("left factor", left_, made.left_transposed,
-                               {depth, made.left_transposed ? 64 : made.tile_rows(), 1, 1}, made.depth_bytes()));
+    plan.maps.push_back(
+        map_of("left factor", left_, made.left_transposed, {depth, made.left_box_rows(), 1, 1}, made.depth_bytes()));
     const int columns = std::min(made.tile_columns() / made.cluster(), made.result_columns());
     for (const TensorView& right : right_)
       plan.maps.push_back(map_of("right factor", right, made.right_transposed,
@@ -393,7 +417,7 @@ class GemmPlanner {
   void make_partials(GemmPlan& plan) const {
     const GemmClass& made = plan.gemm_class;
     for (const GemmReduction& reduction : host_.reductions) {
-      if (reduction.scope == GemmScope::group) continue;
+      if (reduction.scope == GemmScope::group || reduction.scope == GemmScope::whole_row) continue;
       if (reduction.scope == GemmScope::row) {
         plan.partials.push_back({plan.tile_columns * made.row_partials(), batches_ * rows_});
       } else {
@@ -453,6 +477,16 @@ class GemmPlanner {
   // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
   // multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes.
   static constexpr int kMostUnrolled = 6144;
+  // Where warps multiply, the largest tile leaves no registers for a loop: it spilled 4 bytes on sm_86. Chains that get
+  // it are short.
+  static bool unrolls(const GemmClass& made, int instructions) {
+    if (const WarpGroupTile* const tile = made.warp_group_tile())
+      return tile->blocks * made.chain_columns() / 2 * instructions <= kMostUnrolled;
+    constexpr int kThreads = WarpTile::kThreads;
+    if (made.tile_rows() * made.tile_columns() == kMostSums * kThreads) return true;
+    return made.tile_rows() * made.result_columns() / kThreads * instructions <= kMostUnrolled;
+  }
+  static constexpr int kMostSums = 128;   // of a thread
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 
   const ir::Program& program_;

@@ -41,6 +41,7 @@ struct WarpGroupTile {
   int split;              ///< blocks of a cluster that share the depth of one tile, each with columns of its chain
   int stages;             ///< tiles of both operands on their way
   double pace;            ///< what products take for each of its elements, in times of the tile that takes the least
+  int row_blocks = 0;     ///< blocks of a cluster that have the tiles of whole rows beside each other; 0: any tiles
 
   constexpr int rows() const { return 64 * blocks * (takes_turns ? 1 : 2); }
 
@@ -50,7 +51,8 @@ struct WarpGroupTile {
                       Field{"columns", &WarpGroupTile::columns},
                       Field{"cluster", &WarpGroupTile::cluster},
                       Field{"split", &WarpGroupTile::split},
-                      Field{"stages", &WarpGroupTile::stages}};
+                      Field{"stages", &WarpGroupTile::stages},
+                      Field{"row_blocks", &WarpGroupTile::row_blocks}};
   }
 };
 
@@ -59,7 +61,7 @@ struct WarpGroupTile {
 struct WarpTile {
   static constexpr int kThreads = 128;
   static constexpr int kDepthBytes = 64;
-  static constexpr int cluster = 1, split = 1;
+  static constexpr int cluster = 1, split = 1, row_blocks = 0;
 
   std::string_view name;
   int tile_rows;
@@ -96,14 +98,15 @@ struct GemmOperand {
 
 /// Which elements of the result a partial result of a reduction is of.
 enum class GemmScope : std::uint8_t {
-  row,     ///< of a row, those in columns of a tile
-  column,  ///< of a column, those in rows of a tile
-  group,   ///< of a row, those of a group of columns: all of them, so that the chain goes on with what they make
+  row,        ///< of a row, those in columns of a tile
+  column,     ///< of a column, those in rows of a tile
+  group,      ///< of a row, those of a group of columns: all of them, so that the chain goes on with what they make
+  whole_row,  ///< all of a row, whose tiles a cluster has: the chain goes on likewise
 };
 
 /// A value of the chain that the kernel reduces, in f32.
 struct GemmReduction {
-  ir::Op op;  ///< sum, amax or amin
+  ir::Op op;  ///< sum, amax or amin; of whole rows also mean
   GemmScope scope;
 
   static constexpr auto fields() {
@@ -113,12 +116,17 @@ struct GemmReduction {
 inline constexpr std::size_t kMostGemmReductions = 4;
 using GemmReductions = base::InlineVector<GemmReduction, kMostGemmReductions>;
 
-/// Chains that go on where groups of columns are reduced. The chain's first result is held for them, and the others are
-/// reduced.
+/// Chains that go on where groups of columns, or whole rows, are reduced. The chain's first result is held for them,
+/// and the others are reduced. Those of whole rows also read vectors, by the names of the chain's operands.
 struct GemmGroups {
-  int columns = 0;       ///< of a group
+  int columns = 0;       ///< of a group; 0: groups are whole rows
   ir::Program elements;  ///< of the held value, and of what its group is reduced to: the tensor
   ir::Program scales;    ///< of the latter: results with a value for each group; without results if there are none
+  /// Of whole rows, and of the held value and what its row is reduced to first: what is held from there on, and what is
+  /// reduced second; without results if nothing is.
+  ir::Program second = {};
+
+  int reduced_second() const { return second.results().empty() ? 0 : static_cast<int>(second.results().size()) - 1; }
 };
 
 /// What a chain has beside a value for each element.
@@ -128,17 +136,21 @@ struct GemmHost {
   std::vector<OutputView> scales = {};  ///< of `groups->scales`: [rows, groups], or with a batch in front
 };
 
-/// What decides the text of a kernel that goes on with groups of columns.
+/// What decides the text of a kernel that goes on with groups of columns, or with whole rows.
 struct GemmGroupClass {
   int columns = 0;
   KernelClass elements, scales;
   base::InlineVector<std::uint64_t, 4> chains;  ///< their fingerprints
   base::InlineVector<DType, 4> results;         ///< of the scales
+  int reduced_second = 0;                       ///< reductions of whole rows that read what others made
+  KernelClass second;
 
   static constexpr auto fields() {
-    return std::tuple{Field{"columns", &GemmGroupClass::columns}, Field{"elements", &GemmGroupClass::elements},
-                      Field{"scales", &GemmGroupClass::scales}, Field{"chains", &GemmGroupClass::chains},
-                      Field{"results", &GemmGroupClass::results}};
+    return std::tuple{
+        Field{"columns", &GemmGroupClass::columns}, Field{"elements", &GemmGroupClass::elements},
+        Field{"scales", &GemmGroupClass::scales},   Field{"chains", &GemmGroupClass::chains},
+        Field{"results", &GemmGroupClass::results}, Field{"reduced_second", &GemmGroupClass::reduced_second},
+        Field{"second", &GemmGroupClass::second}};
   }
 };
 
@@ -146,7 +158,7 @@ struct GemmGroupClass {
 struct GemmClass {
   std::variant<WarpGroupTile, WarpTile> tile;  ///< and with it the family of kernels
   int slots;             ///< sub-tiles of the result that a warp group, or four warps, have in shared memory
-  DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2 or i8
+  DType factor;          ///< of both factors: f16, bf16, f8e4m3, f8e5m2, i8, or f32 as TF32
   DType result;          ///< likewise, or f32 or u8
   bool has_windows;      ///< the rows of the left factor are windows of images
   bool left_transposed;  ///< its rows are contiguous, not its depth
@@ -154,8 +166,10 @@ struct GemmClass {
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
   GemmReductions reductions;                    ///< by result of the chain behind the first, which is the tensor
   std::optional<GemmGroupClass> groups;
-  bool unrolls = true;  ///< the code of the chain stands once for each sub-tile of a tile, else once for each 64 rows
-  KernelClass chain;    ///< of the chain as a kernel of its own: how exact it has to be
+  /// The code of the chain stands once for each sub-tile of a tile, else once for each 64 rows, or once where warps
+  /// multiply.
+  bool unrolls = true;
+  KernelClass chain;  ///< of the chain as a kernel of its own: how exact it has to be
 
   /// Null where the kernel is of the other family.
   const WarpGroupTile* warp_group_tile() const { return std::get_if<WarpGroupTile>(&tile); }
@@ -168,13 +182,21 @@ struct GemmClass {
   int split() const;
   int stages() const;
   int threads() const;
+  /// Blocks of a cluster that have the tiles of whole rows; 0 where rows are not whole.
+  int row_blocks() const;
   /// That run together on multiprocessors beside each other.
-  int blocks_of_cluster() const { return cluster() * split(); }
+  int blocks_of_cluster() const { return cluster() * split() * std::max(row_blocks(), 1); }
 
   int count(GemmRole role) const;
   int count(GemmScope scope) const;
   /// Of a reduction among all, those of rows first.
   int number_of(std::size_t reduction) const;
+  /// Whether the chain goes on with what whole rows are reduced to.
+  bool has_whole_rows() const { return groups && groups->columns == 0; }
+  /// Of whole rows: the most values of a row that blocks give each other at a time.
+  int most_exchanged() const;
+  /// Rows of the left tile that a block copies at a time: for all blocks of its cluster, which have the same rows.
+  int left_box_rows() const;
   /// Of a group; 0 where there are none.
   int group_columns() const { return groups ? groups->columns : 0; }
   /// Of the result, that a tile is of.

@@ -12,6 +12,7 @@
 #include "plan/bind/shapes.hpp"
 #include "plan/gemm/chain_copies.hpp"
 #include "plan/gemm/groups.hpp"
+#include "plan/gemm/whole_rows.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -283,6 +284,7 @@ std::variant<Hosted, std::string> hosted(const WithoutProducts& split, std::span
     if (!ir::is_reduction(n.op) && (n.op >= Op::unflatten || n.op == Op::count))
       return fmt::format("'{}' stands beside reductions of the product's elements", ir::written_name(n));
   }
+  if (auto of_rows = with_whole_rows(split, outputs, inputs)) return std::move(*of_rows);
   if (split.products[0].left.dtype == DType::i8)
     return std::string("sums of products of i8 are integers, and partial results are f32");
   return Splitter(split, outputs, inputs).run();

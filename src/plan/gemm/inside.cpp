@@ -135,6 +135,11 @@ std::string why_apart(const std::vector<Product>& products) {
   if (products.size() > kMostProducts)
     return fmt::format("the chain has {} products, and a kernel computes {}", products.size(), kMostProducts);
   for (const Product& other : products) {
+    if (!other.windows && other.left.dtype == DType::f32 && !other.tf32)
+      return fmt::format(
+          "'{}' multiplies f32, and tensor cores take it as TF32: tf32=true as an argument of 'linear' or 'matmul' "
+          "allows that",
+          other.text);
     if (!is_same(other.left, first.left) || other.shape != first.shape || other.windows != first.windows ||
         (first.windows && other.right.shape != first.right.shape))
       return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);
@@ -143,14 +148,15 @@ std::string why_apart(const std::vector<Product>& products) {
 }
 
 // A result of groups as [rows, groups], or with a batch in front. It may have one element in the place of a group's
-// columns.
+// columns. Of whole rows, for which `columns` is 0, there is one group, and the result may have no dimension for it.
 std::optional<TensorView> scales_of_groups(const Product& product, const OutputView& result, int columns) {
   Dims shape = product.shape;
-  shape[shape.size() - 1] /= columns;
+  const int last = shape.size() - 1;
+  shape[last] = columns == 0 ? 1 : shape[last] / columns;
   TensorView scales(result.data, result.dtype, {}, {});
   for (int d = 0; d < shape.size(); ++d) {
     scales.shape.push_back(shape[d]);
-    scales.strides.push_back(result.strides[d]);
+    scales.strides.push_back(d < result.strides.size() ? result.strides[d] : 1);
   }
   return Merge(shape, product.right.shape).of(scales);
 }
@@ -210,7 +216,9 @@ std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hos
   }
   for (const std::size_t result : hosted.of_groups) {
     const auto scales = scales_of_groups(product, outputs[result], hosted.groups->columns);
-    if (!scales) return not_in_line("a result with a value for each group of columns");
+    if (!scales)
+      return not_in_line(hosted.groups->columns == 0 ? "a result with a value for each row"
+                                                     : "a result with a value for each group of columns");
     made.scales.emplace_back(outputs[result].writable(), scales->dtype, scales->shape, scales->strides);
   }
   return made;

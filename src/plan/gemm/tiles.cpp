@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "plan/gemm/time.hpp"
 #include "plan/planning.hpp"
@@ -22,6 +23,15 @@ constexpr auto kWarpGroupTiles = std::to_array<WarpGroupTile>({
     {"128 x 128, its depth shared by two blocks", false, 1, 128, 1, 2, 6, 1.13},
     {"128 x 128, its depth shared by four blocks", false, 1, 128, 1, 4, 6, 1.13},
 });
+// Of whole rows: as many blocks beside each other as a row needs tiles, for which one stands here. Each thread keeps a
+// row's values of all passes in registers, so groups share tiles. Their paces are unmeasured, and taken from the tiles
+// above.
+constexpr auto kRowTiles = std::to_array<WarpGroupTile>({
+    {"128 x 256, shared by both warp groups", false, 1, 256, 1, 1, 4, 1.00, 1},
+    {"128 x 192, shared by both warp groups", false, 1, 192, 1, 1, 5, 1.02, 1},
+    {"128 x 128, shared by both warp groups", false, 1, 128, 1, 1, 6, 1.03, 1},
+});
+constexpr int kMostRowBlocks = 8;  // of a cluster, that every GPU with clusters has: CUDA C++ Programming Guide
 // With the most stages and blocks of a multiprocessor that are of use: two blocks hide each other's chain and stores.
 constexpr auto kWarpTiles = std::to_array<WarpTile>({
     {"128 x 128, a quarter for each of four warps", 128, 128, 4, 2},
@@ -33,6 +43,8 @@ constexpr int kFewestStages = 3;
 // Of the multiprocessors, those that clusters of four blocks reach: 30 of these run at once on an H100, which has 132
 // (cudaOccupancyMaxActiveClusters). A second wave of them took 1.4 times as long.
 constexpr double kInClustersOfFour = 0.9;
+// Of eight: the 30 clusters of four leave groups of 14 to 18 multiprocessors, which have 14 of eight. Unmeasured.
+constexpr double kInClustersOfEight = 0.85;
 
 std::int64_t most_shared_bytes(const Machine& machine, int blocks) {
   return machine.shared_bytes / blocks - kReservedShared;
@@ -100,6 +112,7 @@ bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWor
   if (tile.takes_turns && made.promotes()) return false;
   if (made.right_transposed && tile.columns / tile.cluster % kTransposedBox != 0) return false;
   if (columns % WarpGroupTile::kSubtileColumns != 0) return false;
+  if (tile.columns % made.instruction_columns() != 0 || tile.row_blocks > machine.multiprocessors) return false;
   if (made.group_columns() != 0 && columns % made.group_columns() != 0) return false;
   if (tile.split > 1) {
     // All tiles run at once, and each block has depth enough to fill its stages.
@@ -109,6 +122,19 @@ bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWor
   }
   return subtiles_of_block(made, tile) >= slots_of(made, tile)[1];
 }
+
+// The tiles of whole rows, with as many blocks beside each other as the rows need.
+std::vector<WarpGroupTile> row_tiles(const GemmClass& made, std::int64_t columns) {
+  std::vector<WarpGroupTile> all;
+  for (WarpGroupTile tile : kRowTiles) {
+    const std::int64_t blocks = divide_up(columns, tile.columns / made.count(GemmRole::product));
+    if (blocks > kMostRowBlocks) continue;
+    tile.row_blocks = static_cast<int>(blocks);
+    all.push_back(tile);
+  }
+  return all;
+}
+
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
 // and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14. Of chains that
 // reduce it spilled with 87, not with 74; where sums are taken out with 38, not with 27. Windows take registers, too:
@@ -154,13 +180,20 @@ std::optional<GemmClass> best_of(const Tiles& tiles, const GemmClass& made, cons
 }  // namespace
 
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine) {
+  if (made.has_whole_rows()) return best_of(row_tiles(made, work.columns), made, work, machine);
   return machine.tensor_cores == TensorCores::warp_groups ? best_of(kWarpGroupTiles, made, work, machine)
                                                           : best_of(kWarpTiles, made, work, machine);
 }
 
+int clusters_at_once(const GemmClass& made, const Machine& machine) {
+  const int blocks = made.blocks_of_cluster();
+  const double reached = made.row_blocks() > 4 ? kInClustersOfEight : made.row_blocks() > 2 ? kInClustersOfFour : 1;
+  return std::max(static_cast<int>(machine.multiprocessors * reached) / blocks, 1);
+}
+
 std::int64_t tiles_of(const GemmClass& made, const GemmWork& work) {
   return work.batches * divide_up(work.rows, std::int64_t{made.tile_rows()} * made.cluster()) *
-         divide_up(work.columns, made.result_columns());
+         (made.has_whole_rows() ? 1 : divide_up(work.columns, made.result_columns()));
 }
 
 double work_of_warps(int rows, int columns) {
@@ -185,6 +218,9 @@ int GemmClass::cluster() const {
 int GemmClass::split() const {
   return std::visit([](const auto& it) { return it.split; }, tile);
 }
+int GemmClass::row_blocks() const {
+  return std::visit([](const auto& it) { return it.row_blocks; }, tile);
+}
 int GemmClass::stages() const {
   return std::visit([](const auto& it) { return it.stages; }, tile);
 }
@@ -198,6 +234,19 @@ int GemmClass::depth_bytes() const {
 int GemmClass::promoted_depth() const {
   constexpr int kInstructionBytes = 32;
   return (warp_group_tile() != nullptr ? depth_bytes() : kInstructionBytes) / static_cast<int>(size_of(factor));
+}
+
+int GemmClass::most_exchanged() const {
+  const int second = groups->reduced_second;
+  return std::max(static_cast<int>(reductions.size()) - second, second);
+}
+
+int GemmClass::left_box_rows() const {
+  constexpr int kOfAnyCluster = 16;
+  constexpr int kTransposed = 64;  // a row of the swizzle has them
+  if (left_transposed) return kTransposed;
+  const int blocks = std::max(row_blocks(), 1);
+  return tile_rows() % blocks == 0 ? tile_rows() / blocks : kOfAnyCluster;
 }
 
 int GemmClass::subtile_columns() const {
@@ -254,8 +303,11 @@ std::int64_t GemmClass::shared_bytes() const {
   // Each warp group that multiplies has slots and vectors of its own, and of each slot's columns what its four warps
   // reduced them to; each stage has two barriers, and each slot one.
   const std::int64_t reduced_columns = std::int64_t{count(GemmScope::column)} * 4 * subtile_columns() * 4;
-  return staged + 2 * (std::int64_t{slots} * (slot_bytes() + reduced_columns) + row_vectors) +
-         (2 * stages() + 2 * slots) * 8;
+  // What a row's blocks give each other, of the exchange at hand and of the next, with a barrier for each.
+  const bool exchanges = row_blocks() > 1;
+  const std::int64_t exchanged = exchanges ? std::int64_t{2} * row_blocks() * most_exchanged() * 64 * 4 : 0;
+  return staged + 2 * (std::int64_t{slots} * (slot_bytes() + reduced_columns) + row_vectors + exchanged) +
+         (2 * stages() + 2 * slots + (exchanges ? 4 : 0)) * 8;
 }
 
 }  // namespace epifuse::plan

@@ -20,6 +20,9 @@ struct GemmWork {
 /// Nothing if no tile fits a multiprocessor's shared memory.
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
+/// Clusters of blocks that run at a time; those of whole rows have up to eight, which multiprocessors are left over by.
+int clusters_at_once(const GemmClass& made, const Machine& machine);
+
 /// Tiles of all products of that work; of warp groups, clusters of tiles.
 std::int64_t tiles_of(const GemmClass& made, const GemmWork& work);
 

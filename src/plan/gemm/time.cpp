@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "plan/analysis/accuracy.hpp"
 #include "plan/gemm/tiles.hpp"
@@ -14,8 +15,10 @@ namespace {
 
 // Of a multiprocessor of an H100 at the clock that it keeps under such a load, as measured with products of 8192 x 8192
 // x 8192 (bench/products.py).
-constexpr double kFlops16 = 5.3e12;      // of 16-bit numbers, in a second
-constexpr double kFlops8 = 9.3e12;       // of 8-bit ones
+constexpr double kFlops16 = 5.3e12;  // of 16-bit numbers, in a second
+constexpr double kFlops8 = 9.3e12;   // of 8-bit ones
+constexpr double kFlopsTf32 =
+    2.6e12;  // of TF32, which was not measured: half of 16-bit numbers, as the data sheet has it
 constexpr double kInstructions = 190e9;  // 128 lanes at 1.5 GHz, in a second
 // Of a chain inside a product, by both warp groups that multiply: two warps for each scheduler wait for each other's
 // results more often. One group alone keeps half of it.
@@ -23,10 +26,11 @@ constexpr double kHostedInstructions = 100e9;
 constexpr double kTileBytes = 80e9;  // that copies bring from the L2 cache in a second, while others copy too
 constexpr double kShare =
     0.71;  // of the data sheet's rate of tensor cores that this is, and that others are taken to keep
-constexpr double kMemory = 0.93;         // of the bandwidth of the data sheet is what copies reach
-constexpr double kShortMemory = 0.78;    // and what a product of few rows reaches, which takes some 10 us
-constexpr double kStart = 3e-6;          // seconds until the first stage is there, and after the last store
-constexpr double kExchange = 3e-6;       // seconds in which blocks that share a tile's depth give each other sums
+constexpr double kMemory = 0.93;       // of the bandwidth of the data sheet is what copies reach
+constexpr double kShortMemory = 0.78;  // and what a product of few rows reaches, which takes some 10 us
+constexpr double kStart = 3e-6;        // seconds until the first stage is there, and after the last store
+constexpr double kExchange = 3e-6;     // seconds in which blocks that share a tile's depth give each other sums
+constexpr double kRowExchange = 1e-6;  // of a tile, in which the blocks of a row give each other what it is reduced to
 constexpr double kSecondStart = 2.8e-6;  // between the product's kernel and the chain's
 constexpr double kSecondLaunch = 2e-6;   // of the host, which calls cuBLASLt and then launches the chain's kernel
 // For each element beside the chain's own: conversions, shared memory, addresses.
@@ -44,6 +48,20 @@ class TileTimes {
 
   double all() const { return has_warp_groups_ ? of(*made_.warp_group_tile()) : of(*made_.warp_tile()); }
 
+  /// What all() has of tensor cores.
+  double of_products() const {
+    const WarpGroupTile* const tile = made_.warp_group_tile();
+    const double one = tile != nullptr ? product_of(*tile) : product_of(*made_.warp_tile());
+    return rounds() * one;
+  }
+  /// Bytes of both factors that tiles copy. The blocks of a cluster copy what they share once.
+  double copied() const {
+    const int rows = made_.tile_rows() * made_.cluster();
+    const int columns = made_.tile_columns() * std::max(made_.row_blocks(), 1);
+    return static_cast<double>(tiles_of(made_, work_)) * stages_ * made_.depth() * (rows + columns) *
+           static_cast<double>(size_of(made_.factor));
+  }
+
   /// Elements of tiles in `rounds`, one of `rows` and `columns` after another, whose products keep `pace`.
   double products(double rounds, int rows, int columns, double pace) const {
     const double elements = has_warp_groups_ ? rows * columns * pace : work_of_warps(rows, columns);
@@ -57,34 +75,45 @@ class TileTimes {
 
  private:
   double flops() const {
-    if (has_warp_groups_) return size_of(made_.factor) == 2 ? kFlops16 : kFlops8;
-    return kShare * machine_.tensor_flops * (size_of(made_.factor) == 2 ? 1 : 2);
+    const auto bytes = static_cast<int>(size_of(made_.factor));
+    if (has_warp_groups_) return bytes == 4 ? kFlopsTf32 : bytes == 2 ? kFlops16 : kFlops8;
+    return kShare * machine_.tensor_flops * 2 / bytes;
   }
   /// Of a tile, by both warp groups.
   double hosted_chain() const {
     return elements_of_a_tile() * (work_.instructions + kHostedStoreInstructions) / kHostedInstructions;
   }
+  /// Of what rows are reduced to.
+  double exchanges() const { return made_.groups->reduced_second > 0 ? 2 : 1; }
   double elements_of_a_tile() const { return static_cast<double>(made_.tile_rows()) * made_.result_columns(); }
+
+  // Of one tile.
+  double product_of(const WarpGroupTile& tile) const {
+    return products(1, tile.rows(), tile.columns, tile.pace) / tile.split;
+  }
+  double product_of(const WarpTile& tile) const { return products(1, tile.rows(), tile.columns, 1); }
+  // Of tiles, or of clusters of them.
+  double rounds() const {
+    const std::int64_t at_once = has_warp_groups_ ? clusters_at_once(made_, machine_) : machine_.multiprocessors;
+    return static_cast<double>(divide_up(tiles_of(made_, work_), at_once));
+  }
 
   // A cluster's blocks have a tile each, or a share of its depth and of its chain. Where groups take turns, one's chain
   // runs beside the other's products, and the last chain beside none.
   double of(const WarpGroupTile& tile) const {
-    const std::int64_t clusters = machine_.multiprocessors / made_.blocks_of_cluster();
-    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), clusters));
-    const double product = products(1, tile.rows(), tile.columns, tile.pace) / tile.split;
+    const double product = product_of(tile);
     if (tile.split > 1) return product + after_products();
-    const double chain = hosted_chain();
-    if (!tile.takes_turns) return rounds * (product + chain);
+    const double chain = hosted_chain() + (tile.row_blocks > 1 ? exchanges() * kRowExchange : 0);
+    if (!tile.takes_turns) return rounds() * (product + chain);
     const double of_one_group = 2 * chain;
-    return rounds * std::max(product, (product + of_one_group) / 2) + of_one_group;
+    return rounds() * std::max(product, (product + of_one_group) / 2) + of_one_group;
   }
   // Blocks of a multiprocessor share its tensor cores: the chain of one runs beside the products of another.
   double of(const WarpTile& tile) const {
-    const auto rounds = static_cast<double>(divide_up(tiles_of(made_, work_), machine_.multiprocessors));
-    const double product = products(1, tile.rows(), tile.columns, 1);
+    const double product = product_of(tile);
     const double chain = elements_of_a_tile() * (work_.instructions + kStoreInstructions) / instruction_rate();
-    if (tile.per_multiprocessor == 1) return rounds * (product + chain);
-    return rounds * std::max(product, chain) + std::min(product, chain);
+    if (tile.per_multiprocessor == 1) return rounds() * (product + chain);
+    return rounds() * std::max(product, chain) + std::min(product, chain);
   }
 
   const GemmClass& made_;
@@ -121,14 +150,17 @@ class Estimate {
     result_bytes_ = elements_ * static_cast<double>(size_of(made_.result));
   }
 
-  double inside() const {
+  ProductTimes times() const {
     const double bytes = factor_bytes_ + operand_bytes_ + result_bytes_ + partial_bytes_;
     const double reading = made_.split() > 1 ? memory(bytes) * kMemory / kShortMemory : memory(bytes);
     const double last = tiles_.after_products();
-    return kStart + std::max(tiles_.all() - last, reading) + last + finishes_ * (kSecondStart + kSecondLaunch) +
-           memory(partial_bytes_);
+    const double inside = kStart + std::max(tiles_.all() - last, reading) + last +
+                          finishes_ * (kSecondStart + kSecondLaunch) + memory(partial_bytes_);
+    const double products = tiles_.of_products();
+    return {inside, apart(), products, tiles_.all() - products, reading, bytes, tiles_.copied()};
   }
 
+ private:
   double apart() const {
     const double product_bytes = elements_ * products_ * (size_of(made_.factor) == 2 ? 2 : 4);
     const double product = std::max(best_tiling(), memory(factor_bytes_ + product_bytes));
@@ -139,7 +171,6 @@ class Estimate {
     return kStart + windows + product + kSecondStart + kSecondLaunch + chain;
   }
 
- private:
   double memory(double bytes) const { return bytes / (kMemory * machine_.bandwidth); }
 
   // cuBLASLt has tiles of all sizes, and cuts the depth where there are few of them.
@@ -172,6 +203,24 @@ class Estimate {
   double window_bytes_ = 0, window_launches_ = 0;
 };
 
+// Of a chain for each element behind reductions of whole rows. Its first operand is the held value, and the next are
+// what a row was reduced to: what is made of these alone is computed once for a row.
+int instructions_behind(const ir::Program& behind, const KernelClass& kernel, int reduced) {
+  const Arithmetic arithmetic = choose_arithmetic(behind, kernel);
+  std::vector<bool> varies(behind.nodes().size(), false);
+  int instructions = 0;
+  for (std::size_t i = 0; i < varies.size(); ++i) {
+    const ir::Node& n = behind.nodes()[i];
+    if (n.op == ir::Op::input) varies[i] = n.ordinal == 0 || n.ordinal > reduced;
+    for (int k = 0; k < n.arity(); ++k)
+      varies[i] = varies[i] || varies[static_cast<std::size_t>(n.args[static_cast<std::size_t>(k)])];
+    if (!varies[i] || n.op == ir::Op::input) continue;
+    const Formula* const formula = arithmetic.formulas[i];
+    instructions += formula != nullptr ? formula->cost : ir::is_elementwise(n.op) ? ir::row(n.op).cost : 1;
+  }
+  return instructions;
+}
+
 }  // namespace
 
 int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
@@ -179,8 +228,14 @@ int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
   const int own =
       instructions_of(chain, choose_arithmetic(chain, made.chain)) + static_cast<int>(made.reductions.size());
   if (plan.groups == nullptr) return own;
-  const ir::Program& behind = plan.groups->elements;
-  return own + instructions_of(behind, choose_arithmetic(behind, made.groups->elements));
+  const GemmGroupClass& groups = *made.groups;
+  const int reduced = static_cast<int>(made.reductions.size());
+  if (!made.has_whole_rows())
+    return own + instructions_of(plan.groups->elements, choose_arithmetic(plan.groups->elements, groups.elements));
+  const int second = groups.reduced_second == 0
+                         ? 0
+                         : instructions_behind(plan.groups->second, groups.second, reduced - groups.reduced_second);
+  return own + second + instructions_behind(plan.groups->elements, groups.elements, reduced);
 }
 
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine) {
@@ -189,8 +244,7 @@ double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machi
 
 ProductTimes estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
                       const Machine& machine) {
-  const Estimate of(plan, chain, operand_bytes, finishes, machine);
-  return {of.inside(), of.apart()};
+  return Estimate(plan, chain, operand_bytes, finishes, machine).times();
 }
 
 }  // namespace epifuse::plan

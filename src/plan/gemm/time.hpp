@@ -14,8 +14,13 @@ namespace epifuse::plan {
 /// Estimates, in seconds: from tiles, bytes and instructions, at the rates that an H100 was measured to keep. Of GPUs
 /// whose warps multiply no rate was measured: both ways are taken to keep the same share of the data sheet's.
 struct ProductTimes {
-  double inside;  ///< one kernel
-  double apart;   ///< cuBLASLt's product, and then the chain's kernel
+  double inside;    ///< one kernel
+  double apart;     ///< cuBLASLt's product, and then the chain's kernel
+  double products;  ///< of the one kernel: tensor cores, in all rounds of tiles
+  double chain;     ///< of the one kernel: of its chain what no products hide
+  double memory;    ///< that the one kernel's bytes of memory take, beside both
+  double bytes;     ///< of memory, of the one kernel
+  double copied;    ///< bytes that its tiles copy of the factors, most of them from the L2 cache
 };
 
 /// `operand_bytes` are those of the chain's operands but its products, each element once; behind the one kernel
