@@ -3,8 +3,8 @@
 
 usage: bench/product_times.py [--epifuse build/tools/epifuse] [--output bench/results/product-times-stub.json] [--dry-run]
 
-Needs no GPU: the plan is one for an H100, and the times are those of a committed record of bench/products.py, of its own commit. They are sums of
-one kernel, and of cuBLASLt's product and the chain behind it.
+Needs no GPU: plans are made for an H100. Times come from the committed record of bench/products.py, which was measured at a commit of its own. Both
+are given of one kernel, and of cuBLASLt's product and then the chain.
 """
 import argparse
 import pathlib

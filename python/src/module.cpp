@@ -238,7 +238,7 @@ void bind_launcher(nb::module_& module) {
             return self.inspect(arguments, dtypes, {architecture, multiprocessors, l2_bytes, bandwidth});
           },
           nb::arg("arguments"), nb::arg("dtypes").none(), nb::arg("architecture"), nb::arg("multiprocessors"),
-          nb::arg("l2_bytes"), nb::arg("bandwidth"),
+          nb::arg("l2_bytes") = 0, nb::arg("bandwidth") = 0.0,
           "Plans a launch; arguments are arrays or tuples (type, shape, strides or None). The GPU's numbers may be 0: "
           "those of a usual device.")
       .def("values", &values_of, "The values of the chain as dictionaries, in order.")

@@ -242,8 +242,10 @@ def test_compiled_models_multiply_f32_as_tf32_where_pytorch_does():
             compiled = torch.compile(model, backend="epifuse", options={"gemm": True})
             with torch.no_grad():
                 assert (compiled(x) - model(x)).abs().max() < 1e-2
-            kernels = _torch_backend.REPORTS[-1].kernels
-            assert sum("tf32=true" in text for text in kernels) == (2 if precision == "high" else 0), kernels
+            # No kernel hosts a chain behind a product of f32 itself: PyTorch computes it.
+            hosted = [text for text in _torch_backend.REPORTS[-1].kernels if "@" in text or "matmul(" in text]
+            assert all("tf32=true" in text for text in hosted), hosted
+            assert bool(hosted) == (precision == "high"), hosted
     finally:
         torch.set_float32_matmul_precision(before)
 

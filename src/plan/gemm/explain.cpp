@@ -97,7 +97,7 @@ std::string whole_rows_text(const GemmClass& made) {
       made.row_blocks(), exchanges == 1 ? "once" : "twice");
 }
 
-// The parts of the estimate do not add up: memory moves beside the products, and where groups take turns, so does most
+// These do not add up to the estimate: memory moves beside the products, and where groups take turns, so does most
 // of the chain.
 std::string time_text(const GemmPlan& plan, const ProductTimes& times) {
   const double flops = 2.0 * static_cast<double>(plan.batches * plan.rows * plan.columns * plan.depth) *
