@@ -50,12 +50,22 @@ void check_shapes(const TensorView& left, const TensorView& right, const OutputV
   }
 }
 
+// Of f32 factors a product in TF32 is asked for.
+int accuracy_of(DType factor) {
+  return factor == DType::i8    ? cublaslt::kComputeI32
+         : factor == DType::f32 ? cublaslt::kComputeTf32
+                                : cublaslt::kComputeF32;
+}
+
 // result = left @ right^T. cuBLASLt counts columns first and is given the transpose of it, as by the engine.
 class Product {
  public:
   Product(const TensorView& left, const TensorView& right, const OutputView& result, const void* scale,
           std::size_t workspace_bytes, int most)
-      : is_i8_(left.dtype == DType::i8), workspace_bytes_(workspace_bytes) {
+      : is_i8_(left.dtype == DType::i8),
+        workspace_bytes_(workspace_bytes),
+        operation_(made(api_.operation_create, api_.operation_destroy, accuracy_of(left.dtype),
+                        is_i8_ ? cublaslt::kI32 : cublaslt::kF32)) {
     check_shapes(left, right, result);
     check_status(api_.operation_set(operation_.get(), cublaslt::kTransposeA, &cublaslt::kTransposed,
                                     sizeof cublaslt::kTransposed),
@@ -107,9 +117,7 @@ class Product {
   bool is_i8_;
   std::size_t workspace_bytes_;
   Handle handle_ = made(api_.create, api_.destroy);
-  Handle operation_ =
-      made(api_.operation_create, api_.operation_destroy, is_i8_ ? cublaslt::kComputeI32 : cublaslt::kComputeF32,
-           is_i8_ ? cublaslt::kI32 : cublaslt::kF32);
+  Handle operation_;
   std::vector<Handle> layouts_;  // of the right factor, the left one and the result
   std::vector<cublaslt::Heuristic> kernels_;
 };

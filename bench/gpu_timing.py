@@ -15,7 +15,7 @@ torch = None  # set by use(), so that looking at plans needs none
 # some 1e-6; narrower types leave their rounding, and f16 its subnormal numbers.
 TOLERANCES = {"f64": (1e-12, 1e-12, 0), "f32": (1e-5, 1e-5, 0), "f16": (2**-10, 2**-10, 2**-24),
               "bf16": (2**-7, 2**-7, 0), "f8e4m3": (2**-3, 2**-7, 2**-9), "f8e5m2": (2**-2, 2**-6, 2**-16),
-              "i8": (1e-5, 0, 0.501)}  # of results that were not rounded: half a unit, and what f32 leaves of ties
+              "tf32": (2**-10, 2**-8, 0), "i8": (1e-5, 0, 0.501)}  # of results that were not rounded: half a unit, and what f32 leaves of ties
 COMPARED_AT_ONCE = 2**26  # elements
 BATCH = 5  # rounds queued at a time
 FEWEST_SAMPLES = 15

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import re
 import statistics
 import sys
 import typing
@@ -28,7 +29,8 @@ from package_cases import worst_of
 torch = functional = None  # set by use_torch()
 
 FACTOR = 1.02  # of the bare product: what it may take with any chain
-DTYPES = ("bf16", "f16", "f8e4m3", "i8")
+TF32 = "tf32"  # products of f32 numbers that are rounded to TF32
+DTYPES = ("bf16", "f16", "f8e4m3", "i8", TF32)
 NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf16
 LAUNCHES = 4  # of each set of operands, in a graph
 RIGHT = {"f8e4m3": 8}  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
@@ -43,7 +45,7 @@ class Chain:
     text: str  # of EpiFuse, with the operands' names of `operands`
     behind: str  # the same behind the product {p}
     function: typing.Callable  # PyTorch's, of the product and the others: a result, or a tuple of them
-    operands: str = ""  # beside x and w, by letter: b along columns, r of the result's size
+    operands: str = ""  # beside x and w, by letter: b and g along columns, r of the result's size
     fused: typing.Callable | None = None  # what PyTorch passes to cuBLASLt's own epilogue
 
 
@@ -62,6 +64,15 @@ SWIGLU = Chain("silu(a) * b", "a, b = chunk(linear(x, w), 2, -1); silu(a) * b", 
                lambda p: functional.silu(p.chunk(2, -1)[0]) * p.chunk(2, -1)[1])
 SHAPES = [(1024, 8192, 8192), (8192, 4096, 4096), (32768, 4096, 1024), (8192, 8192, 8192)]  # rows, depth, columns
 GATED = (4096, 4096, 2 * 11008)
+# Behind them a whole row is known: (rows, depth, columns) each.
+OF_ROWS = [
+    (Chain("rms_norm(x) * g", "rms_norm(linear(x, w), g, 1e-6)", "rms_norm({p}, g, 1e-6)",
+           lambda p, g: functional.rms_norm(p, p.shape[-1:], g, 1e-6), "g"), [(8192, 4096, 2048), (8192, 4096, 1024), (8192, 1024, 1024)]),
+    (Chain("layer_norm(x + b) * g", "layer_norm(linear(x, w, b), g)", "layer_norm({p} + b, g)",
+           lambda p, b, g: functional.layer_norm(p + b, p.shape[-1:], g), "bg"), [(8192, 4096, 2048)]),
+    (Chain("softmax(x)", "softmax(linear(x, w), axis=-1)", "softmax({p}, axis=-1)", lambda p: functional.softmax(p, -1)),
+     [(16384, 2048, 1024), (16384, 1024, 256)]),
+]
 FEW = [(rows, 4096, 4096) for rows in (16, 128, 256, 512)]  # where it is decided whether the chain has a host
 
 
@@ -77,11 +88,13 @@ class Case:
         return f"{self.rows}×{self.depth} to {self.columns}, {self.chain.name}"
 
     def shapes(self):
-        known = {"b": (self.columns,), "r": (self.rows, self.columns)}
+        known = {"b": (self.columns,), "g": (self.columns,), "r": (self.rows, self.columns)}
         return {"x": (self.rows, self.depth), "w": (self.columns, self.depth)} | {name: known[name] for name in self.chain.operands}
 
     def text(self, dtype):
         """Products of 8-bit types are scaled by a number for all, or for each column, as inference engines scale them."""
+        if dtype == TF32:
+            return re.sub(r"(linear\([^)]*)", r"\1, tf32=true", self.chain.text)
         if dtype not in NARROW:
             return self.chain.text
         return scaled(self.chain.text, "linear(x, w, b)" if "b" in self.chain.operands else "linear(x, w)")
@@ -93,13 +106,17 @@ class Case:
             if is_factor and dtype == "i8":
                 made[name] = torch.randint(-127, 128, shape, dtype=torch.int8, device="cuda")
             else:
-                kind = dtype if is_factor or dtype not in NARROW else "bf16"
+                kind = of_factors(dtype) if is_factor or dtype not in NARROW else "bf16"
                 size = self.depth**-0.5 if name == "w" and dtype not in NARROW else 1  # products of about 1, as a layer's
                 made[name] = (torch.randn(shape, device="cuda") * size).to(torch_dtype(kind))
         if dtype in NARROW:
             size = self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
             made["s"] = torch.full((self.columns if dtype == "i8" else 1,), size, device="cuda")
         return made
+
+
+def of_factors(dtype):
+    return "f32" if dtype == TF32 else dtype
 
 
 def scaled(text, product):
@@ -110,6 +127,7 @@ def scaled(text, product):
 
 CASES = [Case(*shape, chain) for shape in SHAPES for chain in CHAINS] + [Case(*GATED, SWIGLU)] + [Case(*shape, CHAINS[1]) for shape in FEW]
 FEWEST = CASES[-len(FEW) :]
+CASES += [Case(*shape, chain) for chain, shapes in OF_ROWS for shape in shapes]
 FOR_NARROW = ("bare", "gelu(x + b) + r", "silu(a) * b")
 FOR_F16 = (*FOR_NARROW, "x + r with row squares")  # whose kernels are bf16's with another instruction
 AUTOTUNED = ((8192, 4096, 4096), GATED)  # in bf16, by default
@@ -119,6 +137,7 @@ def use_torch():
     global torch, functional
     quantise.use_torch()
     torch, functional = quantise.torch, quantise.functional
+    torch.set_float32_matmul_precision("high")  # f32 in TF32, for its cases
 
 
 def with_squares(y):
@@ -207,7 +226,7 @@ def best_of_library(dtype, sets, exact):
     result.zero_()
     winner.function(operands, result)
     wait("cuBLASLt's kernel")
-    worst_of(["cuBLASLt's product"], [result], [exact], "f64" if dtype == "i8" else bridge.dtype_name(kind), RIGHT.get(dtype, 1))
+    worst_of(["cuBLASLt's product"], [result], [exact], "f64" if dtype == "i8" else dtype if dtype == TF32 else bridge.dtype_name(kind), RIGHT.get(dtype, 1))
     return winner, {"best": best, "seconds": [seconds.get(kernel) for kernel in range(product.kernels)]}
 
 
@@ -221,7 +240,7 @@ def worst_difference(found, exact, dtype, is_one_kernel):
     """Of each result, in units of its tolerance; raises Wrong. A float8 number may be a neighbour of the exact one. Apart from the chain, a product of
     16-bit types is rounded before the chain reads it."""
     is_rounded = not is_one_kernel and dtype not in NARROW
-    limit, worst = RIGHT.get(dtype, 2 if is_rounded else 1), 0.0
+    limit, worst = RIGHT.get(dtype, 2 if is_rounded and dtype != TF32 else 1), 0.0
     for number, (mine, right) in enumerate(zip(found, exact, strict=True)):
         name, kind = f"result {number}", bridge.dtype_name(mine.dtype)
         if kind == "f8e4m3":
@@ -229,6 +248,8 @@ def worst_difference(found, exact, dtype, is_one_kernel):
             error = off.max().item()
             if mine.shape != right.shape or not error <= 1:
                 raise Wrong(f"{name} is wrong: off by {error:.3g} steps of its type")
+        elif dtype == TF32:
+            error = worst_of([name], [mine], [right], TF32)
         elif kind == "f32":
             error = worst_of([name], [mine], [right], dtype if is_rounded else "f32", 1 if is_rounded else RIGHT_IN_F32)
         else:
@@ -269,9 +290,9 @@ def plan_of(case, dtype):
     import epifuse
 
     tail = epifuse.compile(case.text(dtype))
-    kinds = {"x": dtype, "w": dtype, "s": "f32"}
+    kinds = {"x": of_factors(dtype), "w": of_factors(dtype), "s": "f32"}
     shapes = case.shapes() | {"s": (case.columns if dtype == "i8" else 1,)}
-    other = "bf16" if dtype in NARROW else dtype
+    other = "bf16" if dtype in NARROW else of_factors(dtype)
     return tail.plan(**{name: f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs})
 
 
