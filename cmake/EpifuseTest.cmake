@@ -46,6 +46,38 @@ function(epifuse_check_round_trips target)
   endif()
 endfunction()
 
+# What most tests include, compiled once for all and once more under EPIFUSE_TEST_SANITIZE, where EPIFUSE_UNITY asks for builds that take less time:
+# headers are more than half of a test's. Each test includes what it uses all the same, and compiles without this in the other builds.
+set(EPIFUSE_TEST_HEADERS <algorithm> <array> <cmath> <cstdint> <cstdio> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <regex>
+    <set> <span> <sstream> <string> <thread> <variant> <vector> <gtest/gtest.h> <spdlog/fmt/fmt.h> <epifuse/epifuse.hpp>)
+# Optimisation is for oracles, which the first level serves as well.
+function(epifuse_test_flags target)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> -O1)
+  target_link_libraries(${target} PRIVATE epifuse_settings epifuse_spdlog GTest::gtest_main)
+endfunction()
+function(epifuse_test_headers name)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/${name}.cpp CONTENT "")
+  add_executable(${name} EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/tests/${name}.cpp)  # as tests are: code at any place of a program
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  epifuse_test_flags(${name})
+  target_precompile_headers(${name} PRIVATE ${EPIFUSE_TEST_HEADERS})
+endfunction()
+if(EPIFUSE_UNITY)
+  epifuse_test_headers(epifuse_test_headers_plain)
+  if(EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
+    epifuse_test_headers(epifuse_test_headers_sanitized)
+    epifuse_instrument(epifuse_test_headers_sanitized ${EPIFUSE_TEST_SANITIZE})
+    target_link_options(epifuse_test_headers_sanitized PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
+  endif()
+endif()
+# epifuse_share_headers(TARGET plain|sanitized)
+function(epifuse_share_headers target kind)
+  if(TARGET epifuse_test_headers_${kind})
+    epifuse_test_flags(${target})
+    target_precompile_headers(${target} REUSE_FROM epifuse_test_headers_${kind})
+  endif()
+endfunction()
+
 # What ./dev test builds: the executables of the fast tests. epifuse_test() adds its own, epifuse_fast(TARGET...) what other tests run.
 add_custom_target(epifuse_fast_tests)
 function(epifuse_fast)
@@ -78,11 +110,13 @@ function(epifuse_test name)
   if(TEST_SANITIZE AND TARGET epifuse_sanitized)
     set(library epifuse_sanitized)
     epifuse_check_round_trips(${name} SANITIZED)
+    epifuse_share_headers(${name} sanitized)
     epifuse_instrument(${name} ${EPIFUSE_TEST_SANITIZE})
     target_link_options(${name} PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
   else()
     set(library epifuse)
     epifuse_check_round_trips(${name})
+    epifuse_share_headers(${name} plain)
   endif()
   target_compile_definitions(${name} PRIVATE
     EPIFUSE_VERSION="${EPIFUSE_VERSION}"
