@@ -244,7 +244,8 @@ TEST(Lean, LoopsOfOneTurnAndBranchesThatAreKnownGo) {
   EXPECT_TRUE(has(text, "{\n  const float a = p[0];\n  p[1] = a;\n  p[3] = 3;\n}\n")) << text;
 }
 
-// A name that is declared twice, a loop that may end early, and a variable that its loop changes.
+// A name that is declared twice, a loop that may end early, and a variable that its loop changes or that a lambda is
+// given.
 TEST(Lean, BlocksAndLoopsStayWhereTheyMatter) {
   const std::string twice = of_kernel("",
                                       "  float a = 1;\n  if constexpr (true) {\n    const float a = 2;\n    p[1] = a;\n"
@@ -252,6 +253,7 @@ TEST(Lean, BlocksAndLoopsStayWhereTheyMatter) {
   EXPECT_TRUE(has(twice, "  {\n    const float a = 2;\n    p[1] = a;\n  }\n")) << twice;
   for (const std::string loop : {"  for (int k = 0; k < 1; ++k) {\n    if (p[k] > 0) break;\n    p[k] = 1;\n  }\n",
                                  "  for (int k = 0; k < 1; ++k) {\n    k += 1;\n    p[k] = 1;\n  }\n",
+                                 "  for (int k = 0; k < 1; ++k) p[k] = twice(1, [k](float a) { return a * k; });\n",
                                  "  for (int k = 0; k < 2; ++k) p[k] = 1;\n"})
     EXPECT_TRUE(has(of_kernel("", loop), loop)) << of_kernel("", loop);
 }
@@ -268,23 +270,6 @@ TEST(Lean, UnrolledLoopsOfOneTurnDissolve) {
                 "#pragma unroll\n  for (int k = 0; k < 1; ++k)\n#pragma unroll\n    for (int i = 0; "
                 "i < 4; ++i) p[i] = k;\n");
   EXPECT_TRUE(has(outer, "{\n#pragma unroll\n  for (int i = 0; i < 4; ++i) p[i] = 0;\n}\n")) << outer;
-}
-
-// A call that only finds out what nobody reads goes with its variable. One that stores does not, nor does one of a name
-// that is read.
-TEST(Lean, VariablesThatNobodyReadsGo) {
-  const std::string functions =
-      "struct Place {\n  int at;\n};\n\nDEVICE void find(int i, Place& place) { place.at = i * 3; }\n\n"
-      "DEVICE Place locate(int i) {\n  Place place;\n  find(i, place);\n  return place;\n}\n\n"
-      "DEVICE Place stored(float* to) {\n  to[5] = 1;\n  return Place{1};\n}\n\n";
-  const std::string text = of_kernel(functions,
-                                     "  Place places[2];\n#pragma unroll\n  for (int i = 0; i < 2; ++i) places[i] = "
-                                     "locate(i);\n  p[0] = 1;\n");
-  EXPECT_TRUE(has(text, "(float* p) {\n  p[0] = 1;\n}\n")) << text;
-  const std::string stores = of_kernel(functions, "  Place place;\n  place = stored(p);\n");
-  EXPECT_TRUE(has(stores, "to[5] = 1;")) << stores;
-  const std::string reads = of_kernel(functions, "  Place place;\n  place = locate(2);\n  p[0] = place.at;\n");
-  EXPECT_TRUE(has(reads, "place = locate(2);")) << reads;
 }
 
 // What stands behind a return that is always taken is never reached.

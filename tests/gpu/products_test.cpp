@@ -268,7 +268,8 @@ TEST_F(WarpProducts, OfWindowsAreTheDefinition) {
     const auto wrong = problem.judge_on(
         engine(), is_float8 ? 0x1p-8 : 0, [&](const OutputView& out, const std::vector<TensorView>& inputs) {
           const plan::WithoutProducts split = plan::split_products(problem.tail().program(), inputs);
-          const auto planned = plan::plan_one_kernel(split, std::span(&out, 1), inputs, machine(number));
+          // Few multiprocessors: of more, convolutions of so few pixels have no large tile.
+          const auto planned = plan::plan_one_kernel(split, std::span(&out, 1), inputs, machine(number % 3));
           const auto& inside = std::get<plan::Inside>(planned);
           tiles.insert(inside.plan.gemm_class.tile_name());
           engine().synchronize();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "support/places.hpp"
 
@@ -58,7 +59,7 @@ class Draw {
     test_.text = (is_max ? "max_pool" : "avg_pool") + std::to_string(rank) + "d(x0 + 1, " + list(size) + ", " +
                  list(stride) + ", " + list(padding) + (is_max ? ", " + list(dilation) : "") + ")";
     test_.expected = made(result, [&](const Place& place) {
-      double all = is_max ? -100 : 0;
+      double all = is_max ? -std::numeric_limits<double>::infinity() : 0;
       each_place(size, [&](const Place& inside) {
         Place at = place;
         for (std::size_t d = 0; d < size.size(); ++d) {

@@ -444,7 +444,8 @@ __device__ __forceinline__ void write_pass(const Params& p, const FullVector& po
 #pragma unroll
   for (int e = 0; e < kElements; ++e) out.put(e, from_real(element_1(rows[0], in_x.real(e), in_weight.real(e), in_bias.real(e))));
   f16* target = p.out + position.linear;
-  *reinterpret_cast<Words*>(target) = reinterpret_cast<const Words*>(out.words)[0];
+  typedef Words Access;
+  *reinterpret_cast<Access*>(target) = reinterpret_cast<const Access*>(out.words)[0];
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
@@ -537,6 +538,8 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
     each_batch([&](int batch) {
 #pragma unroll 1
       for (int step = batch; step < batch + kCopyBatch; ++step) {
+        FullVector positions[1];
+        positions[0] = run.at(step);
         Stage1::accumulate(stage, held.at(step));
       }
     });

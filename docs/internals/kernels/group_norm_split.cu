@@ -252,7 +252,8 @@ __device__ __forceinline__ Words<kBytes> load_instruction(const Words<kBytes>* s
 
 template <CacheHint kHint>
 __device__ __forceinline__ void load_words(Packet& packet, const f32* source) {
-  reinterpret_cast<Words<16>*>(packet.words)[0] = load_instruction<kHint>(reinterpret_cast<const Words<16>*>(source));
+  typedef Words<16> Access;
+  reinterpret_cast<Access*>(packet.words)[0] = load_instruction<kHint>(reinterpret_cast<const Access*>(source));
 }
 
 // What is written, and what is copied to shared memory, leaves the L2 cache first, which keeps rows that are read again or prefetched.
@@ -454,7 +455,17 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
 #pragma unroll
   for (int e = 0; e < kElements; ++e) out.put(e, element_1(rows[0], held.in_x.real(e), in_weight.real(e), in_bias.real(e)));
   f32* target = p.out + position.linear;
-  store_instruction(reinterpret_cast<Words<16>*>(target), reinterpret_cast<const Words<16>*>(out.words)[0]);
+  typedef Words<16> Access;
+  store_instruction(reinterpret_cast<Access*>(target), reinterpret_cast<const Access*>(out.words)[0]);
+}
+
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
+                                                 Held* held, Stage1 (&stage)[1]) {
+  decltype(locate(p, place, chunk, step)) positions[kStepsAtOnce];
+#pragma unroll
+  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, chunk, step + g);
+  Stage1::accumulate(stage, held);
 }
 
 // One round: all loads before the first use.
@@ -464,12 +475,6 @@ __device__ __forceinline__ void load_round(const Params& p, const Place& place, 
   for (int step = 0; step < kSteps; ++step) held[step].template load<kHint>(p, locate(p, place, chunk, step));
 }
 
-__device__ __forceinline__ void accumulate_round(Held (&held)[kSteps], Stage1 (&stage)[1]) {
-#pragma unroll
-  for (int step = 0; step < kSteps; step += kStepsAtOnce)
-    Stage1::accumulate(stage, &held[step]);
-}
-
 // Rounds first … last - 1 of a pass over rows that nobody holds. Where vectors are not full, step by step.
 __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& place, Index first, Index last,
                                                   Stage1 (&stage)[1]) {
@@ -477,7 +482,9 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& 
   for (Index round = first; round < last; ++round) {
     Held held[kSteps];
     load_round<CacheHint::evict_last>(p, place, round, held);
-    accumulate_round(held, stage);
+#pragma unroll
+    for (int step = 0; step < kSteps; step += kStepsAtOnce)
+      accumulate_steps(p, place, round, step, &held[step], stage);
     stage[0].recenter();
   }
 }

@@ -177,7 +177,8 @@ struct alignas(16) Packet {
 
 __device__ __forceinline__ void read_linear(Packet& packet, const f16* base, const Position& position) {
   const f16* source = base + position.linear;
-  reinterpret_cast<Words*>(packet.words)[0] = *reinterpret_cast<const Words*>(source);
+  typedef Words Access;
+  reinterpret_cast<Access*>(packet.words)[0] = *reinterpret_cast<const Access*>(source);
 }
 
 __device__ __forceinline__ Place find_place(const Params& p, Index block) {
@@ -291,7 +292,8 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
 #pragma unroll
   for (int e = 0; e < kElements; ++e) out.put(e, from_real(element_1(rows[0], held.t3[e])));
   f16* target = p.out + position.linear;
-  *reinterpret_cast<Words*>(target) = reinterpret_cast<const Words*>(out.words)[0];
+  typedef Words Access;
+  *reinterpret_cast<Access*>(target) = reinterpret_cast<const Access*>(out.words)[0];
 }
 
 // One thread prefetches all that the block p.prefetch_distance later will read: rows one behind the other, or its chunk of a row that `sharers` blocks read.
@@ -300,6 +302,14 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p) {
   const Index block = static_cast<Index>(blockIdx.x) + p.prefetch_distance;
   const Index first = block * p.row_length;
   prefetch(p.in_x + first, p.row_length);
+}
+
+// The accumulators take kStepsAtOnce steps; `held` is the first.
+__device__ __forceinline__ void accumulate_steps(const Place& place, int step,
+                                                 Held* held, Stage1 (&stage)[1]) {
+  decltype(locate(place, step)) positions[1];
+  positions[0] = locate(place, step);
+  Stage1::accumulate(stage, held);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f16_f16_92d6fb(const __grid_constant__ Params p) {
@@ -316,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f1
   Stage1 stage[1];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    Stage1::accumulate(stage, &held[step]);
+    accumulate_steps(place, step, &held[step], stage);
   Stage1::exponentiate(stage, held);
   const Stage1 own[1] = {stage[0]};
   // Every thread of the thread group ends with what all of them have seen.

@@ -98,7 +98,7 @@ class Statements {
       const bool leaves = source_.is(at, "break") || source_.is(at, "continue");
       const bool assigns = source_.is(at, name) && source_.is_changed(at);
       const bool declares = source_.is(at, name) && source_.is_word(at - 1) && !source_.is(at - 1, "return");
-      if (leaves || assigns || declares) return std::nullopt;
+      if (leaves || assigns || declares || (source_.is(at, name) && is_captured(at))) return std::nullopt;
     }
     auto edit = replaced(i, end, body, {name, std::string(source_[open + 4].text)});
     // What the loop inside is told stays with it.
@@ -111,6 +111,16 @@ class Statements {
     if (is_told) edit->text = std::string(source_[close + 1].text) + "\n" + edit->text;
     edit->begin = source_.line_begin(source_[is_unrolled ? i - 1 : i].begin);
     return edit;
+  }
+
+  // "[k](float a) {…}": a lambda is given a name, no number.
+  bool is_captured(std::size_t i) const {
+    std::size_t open = i;
+    while (open > 0 && (source_.is(open - 1, ",") || source_.is(open - 1, "&") || source_.is_word(open - 1))) --open;
+    if (open == 0 || !source_.is(open - 1, "[")) return false;
+    const std::size_t before = source_.previous(open - 1);
+    return (!source_.is_word(before) || source_.is(before, "return")) && !source_.is(before, ")") &&
+           !source_.is(before, "]");
   }
 
   // What a branch that is known has left between braces, because a branch before it declared the same names.
