@@ -129,6 +129,13 @@ CASES = (  # schedule, chain, what `epifuse run` and `epifuse dump` take beside 
         "q, s = quantize(linear(x, w) * linear(x, v), f8e5m2, 32); return q, s",
         "x=bf16[16384,1024] w=bf16[1152,1024] v=bf16[1152,1024]",
     ),
+    ("product, whole rows", "softmax(linear(x, w), axis=-1)", "x=bf16[4000,1024] w=bf16[250,1024]"),
+    ("product, f32 in TF32", "gelu(linear(x, w, b, tf32=true)) + r", "x=f32[2050,516] w=f32[1000,516] b=f32[1000] r=f32[2050,1000]"),
+    (
+        "product, scales of blocks",
+        "relu(scaled_mm(x, transpose(w, 0, 1), sx, transpose(sw, 0, 1)) + b)",
+        "x=f8e4m3[2050,528] w=f8e4m3[1008,528] sx=f32[2050,5] sw=f32[8,5] b=bf16[1008] --out bf16",
+    ),
     (
         "convolution",
         "relu(conv2d(x, w, stride=1, padding=1)) + b",

@@ -30,10 +30,11 @@ torch = functional = None  # set by use_torch()
 
 FACTOR = 1.02  # of the bare product: what it may take with any chain
 TF32 = "tf32"  # products of f32 numbers that are rounded to TF32
-DTYPES = ("bf16", "f16", "f8e4m3", "i8", TF32)
-NARROW = ("f8e4m3", "i8")  # whose products are scaled, and whose results are bf16
+BLOCKS = "f8e4m3-128"  # float8 numbers with scales of 1x128 and of 128x128 numbers, as DeepSeek-V3 has them
+DTYPES = ("bf16", "f16", "f8e4m3", BLOCKS, "i8", TF32)
+NARROW = ("f8e4m3", BLOCKS, "i8")  # whose products are scaled, and whose results are bf16
 LAUNCHES = 4  # of each set of operands, in a graph
-RIGHT = {"f8e4m3": 8,  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
+RIGHT = {"f8e4m3": 8, BLOCKS: 8,  # units of the tolerance: tensor cores keep about 14 bits of the sums of these
          "tf32": 4}  # numbers of 10 bits are rounded before they are multiplied: a chain of two products multiplies what both are off
 ROUNDED = 3  # of a product that is rounded before its chain: exp(5.5) is off by 2 % then
 RIGHT_IN_F32 = 8  # likewise, of results in f32, which show how tensor cores add thousands of numbers
@@ -99,7 +100,14 @@ class Case:
             return re.sub(r"(linear\([^)]*)", r"\1, tf32=true", self.chain.text)
         if dtype not in NARROW:
             return self.chain.text
-        return scaled(self.chain.text, "linear(x, w, b)" if "b" in self.chain.operands else "linear(x, w)")
+        given = "linear(x, w, b)" if "b" in self.chain.operands else "linear(x, w)"
+        return scaled(self.chain.text, given, BY_BLOCKS if dtype == BLOCKS else "linear(x, w) * s")
+
+    def scales(self, dtype):
+        """Names and shapes of what products of this type are scaled by."""
+        if dtype == BLOCKS:
+            return {"sx": (self.rows, self.depth // 128), "sw": (self.columns // 128, self.depth // 128)}
+        return {"s": (self.columns if dtype == "i8" else 1,)} if dtype in NARROW else {}
 
     def operands(self, dtype):
         made = {}
@@ -111,19 +119,26 @@ class Case:
                 kind = of_factors(dtype) if is_factor or dtype not in NARROW else "bf16"
                 size = self.depth**-0.5 if name == "w" and dtype not in NARROW else 1  # products of about 1, as a layer's
                 made[name] = (torch.randn(shape, device="cuda") * size).to(torch_dtype(kind))
-        if dtype in NARROW:
-            size = self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
-            made["s"] = torch.full((self.columns if dtype == "i8" else 1,), size, device="cuda")
+        for name, shape in self.scales(dtype).items():
+            size = 1 if name == "sx" else self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
+            made[name] = torch.full(shape, size, device="cuda")
+            if dtype == BLOCKS:
+                made[name] *= torch.rand(shape, device="cuda") + 0.5
+        if dtype == BLOCKS:  # as PyTorch wants those of rows
+            made["sx"] = made["sx"].t().contiguous().t()
         return made
 
 
 def of_factors(dtype):
-    return "f32" if dtype == TF32 else dtype
+    return {TF32: "f32", BLOCKS: "f8e4m3"}.get(dtype, dtype)
 
 
-def scaled(text, product):
+BY_BLOCKS = "scaled_mm(x, transpose(w, 0, 1), sx, transpose(sw, 0, 1))"
+
+
+def scaled(text, product, by):
     bias = " + b" if product.endswith("b)") else ""
-    *before, result = text.replace(product, f"(linear(x, w) * s{bias})").split("; ")
+    *before, result = text.replace(product, f"({by}{bias})").split("; ")
     return "; ".join([*before, f"cast({result}, bf16)"])
 
 
@@ -154,6 +169,8 @@ def product(dtype):
     if dtype == "f8e4m3":
         one = torch.ones((), device="cuda")
         return lambda x, w, s: torch._scaled_mm(x, w.t(), one, s.reshape(()), out_dtype=torch.bfloat16)
+    if dtype == BLOCKS:
+        return lambda x, w, sx, sw: torch._scaled_mm(x, w.t(), sx, sw.t(), out_dtype=torch.bfloat16)
     if dtype == "i8":
         return lambda x, w, s: torch._int_mm(x, w.t())
     return lambda x, w: x @ w.t()
@@ -162,7 +179,7 @@ def product(dtype):
 def of_torch(case, dtype):
     """PyTorch's functions of the operands: product and chain, and the product alone."""
     multiply = product(dtype)
-    factors = ["x", "w", "s"] if dtype in NARROW else ["x", "w"]
+    factors = ["x", "w", *case.scales(dtype)]
 
     def alone(operands):
         return multiply(*[operands[name] for name in factors])
@@ -234,8 +251,12 @@ def best_of_library(dtype, sets, exact):
 
 def exact_product(dtype, operands):
     """In f64, and with the scale that products of 8-bit types have."""
-    value = operands["x"].double() @ operands["w"].double().t()
-    return value, value * operands["s"].double() if dtype in NARROW else value
+    x, w = operands["x"].double(), operands["w"].double()
+    if dtype == BLOCKS:
+        x = x * operands["sx"].double().repeat_interleave(128, 1)
+        w = w * operands["sw"].double().repeat_interleave(128, 0).repeat_interleave(128, 1)
+    value = x @ w.t()
+    return value, value * operands["s"].double() if "s" in operands else value
 
 
 def worst_difference(found, exact, dtype, is_one_kernel):
@@ -273,7 +294,8 @@ def run_case(item, options):
     problems, heuristics, launches = {}, None, LAUNCHES * len(sets)
     contestants = contestants_of(case, dtype, tail, sets, options)
     try:
-        contestants["best"], heuristics = best_of_library(dtype, sets, bare if dtype == "i8" else value)
+        if dtype != BLOCKS:
+            contestants["best"], heuristics = best_of_library(dtype, sets, bare if dtype == "i8" else value)
     except (bridge.Error, Wrong) as problem:
         problems["best"] = gpu_timing.first_line(problem)
     del bare, value
@@ -292,8 +314,9 @@ def plan_of(case, dtype):
     import epifuse
 
     tail = epifuse.compile(case.text(dtype))
-    kinds = {"x": of_factors(dtype), "w": of_factors(dtype), "s": "f32"}
-    shapes = case.shapes() | {"s": (case.columns if dtype == "i8" else 1,)}
+    scales = case.scales(dtype)
+    kinds = {"x": of_factors(dtype), "w": of_factors(dtype)} | dict.fromkeys(scales, "f32")
+    shapes = case.shapes() | scales
     other = "bf16" if dtype in NARROW else of_factors(dtype)
     return tail.plan(**{name: f"{kinds.get(name, other)}[{','.join(map(str, shapes[name]))}]" for name in tail.inputs})
 
