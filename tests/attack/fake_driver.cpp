@@ -30,6 +30,7 @@ namespace attack {
 namespace {
 
 using namespace epifuse::runtime;
+namespace driver_abi = epifuse::runtime::abi;  // the standard library has a namespace abi, too
 
 // An address: bit 50 that it is one, from bit 52 on the logarithm of its size, from bit 58 on the context; below a
 // place that is not used again in the context's life.
@@ -77,13 +78,13 @@ constinit thread_local Stack stack{};
 // Of calls that need no context.
 int plain() {
   state->account.calls.fetch_add(1, std::memory_order_relaxed);
-  return state->down.load(std::memory_order_relaxed) ? abi::kDeinitialized : abi::kSuccess;
+  return state->down.load(std::memory_order_relaxed) ? driver_abi::kDeinitialized : driver_abi::kSuccess;
 }
 
 int injected(Call call) {
   Fault& fault = state->faults[static_cast<std::size_t>(call)];
-  if (fault.left.load(std::memory_order_relaxed) <= 0) return abi::kSuccess;
-  return fault.left.fetch_sub(1, std::memory_order_relaxed) > 0 ? fault.result.load() : abi::kSuccess;
+  if (fault.left.load(std::memory_order_relaxed) <= 0) return driver_abi::kSuccess;
+  return fault.left.fetch_sub(1, std::memory_order_relaxed) > 0 ? fault.result.load() : driver_abi::kSuccess;
 }
 
 CUctx_st& primary(int device) { return state->contexts.at(static_cast<std::size_t>(device)); }
@@ -106,16 +107,16 @@ void end(CUctx_st& context) {
 
 // Of calls on the current context.
 int current(Call call) {
-  if (const int result = plain(); result != abi::kSuccess) return result;
-  if (stack.empty()) return abi::kInvalidContext;
-  if (stack.back()->life.load(std::memory_order_relaxed) == 0) return abi::kContextIsDestroyed;
+  if (const int result = plain(); result != driver_abi::kSuccess) return result;
+  if (stack.empty()) return driver_abi::kInvalidContext;
+  if (stack.back()->life.load(std::memory_order_relaxed) == 0) return driver_abi::kContextIsDestroyed;
   if (const int error = stack.back()->error.load(std::memory_order_relaxed); error != 0) return error;
   return injected(call);
 }
 
 int misuse() {
   state->account.misuses.fetch_add(1, std::memory_order_relaxed);
-  return abi::kInvalidHandle;
+  return driver_abi::kInvalidHandle;
 }
 
 CUctx_st& context_of(DevicePointer address) { return state->contexts[address >> kContextShift & (kContexts - 1)]; }
@@ -129,12 +130,12 @@ bool is_known(DevicePointer address) {
 
 // Of calls that name memory, or a module (or its kernel).
 int current(Call call, DevicePointer address) {
-  if (const int result = current(call); result != abi::kSuccess) return result;
-  return is_known(address) && &context_of(address) == stack.back() ? abi::kSuccess : misuse();
+  if (const int result = current(call); result != driver_abi::kSuccess) return result;
+  return is_known(address) && &context_of(address) == stack.back() ? driver_abi::kSuccess : misuse();
 }
 int current(Call call, const CUmod_st* module) {
-  if (const int result = current(call); result != abi::kSuccess) return result;
-  return module->context == stack.back() && module->life == stack.back()->life ? abi::kSuccess : misuse();
+  if (const int result = current(call); result != driver_abi::kSuccess) return result;
+  return module->context == stack.back() && module->life == stack.back()->life ? driver_abi::kSuccess : misuse();
 }
 int current(Call call, FunctionHandle kernel) { return current(call, reinterpret_cast<ModuleHandle>(kernel)); }
 
@@ -146,20 +147,20 @@ void count(CUctx_st& context, std::int64_t allocations, std::int64_t bytes) {
 }
 
 int allocate(Call call, DevicePointer* address, std::size_t bytes) {
-  if (const int result = current(call); result != abi::kSuccess) return result;
+  if (const int result = current(call); result != driver_abi::kSuccess) return result;
   const int log2 = std::max(8, static_cast<int>(std::bit_width(bytes - 1)));
   CUctx_st& context = *stack.back();
   const DevicePointer place = context.next_place.fetch_add(1ULL << log2, std::memory_order_relaxed) >> log2 << log2;
   *address = kDeviceMemory | static_cast<DevicePointer>(&context - state->contexts.data()) << kContextShift |
              static_cast<DevicePointer>(log2) << kSizeShift | (place + (1ULL << log2));
   count(context, 1, std::int64_t{1} << log2);
-  return abi::kSuccess;
+  return driver_abi::kSuccess;
 }
 
 int release(DevicePointer address) {
-  if (const int result = current(Call::other, address); result != abi::kSuccess) return result;
+  if (const int result = current(Call::other, address); result != driver_abi::kSuccess) return result;
   count(*stack.back(), -1, -(std::int64_t{1} << (address >> kSizeShift & 63)));
-  return abi::kSuccess;
+  return driver_abi::kSuccess;
 }
 
 void fill_devices(DriverApi& api) {
@@ -173,7 +174,7 @@ void fill_devices(DriverApi& api) {
   api.device_get_pci_bus_id = [](char* id, int, DeviceHandle) { return std::strcpy(id, "0000:01:00.0"), plain(); };
   api.device_total_mem = [](std::size_t* bytes, DeviceHandle) { return *bytes = 1ULL << 36, plain(); };
   api.device_get_attribute = [](int* value, int which, DeviceHandle) {
-    *value = which == abi::kComputeCapabilityMajor ? 9 : which == abi::kMultiprocessorCount ? 132 : 0;
+    *value = which == driver_abi::kComputeCapabilityMajor ? 9 : which == driver_abi::kMultiprocessorCount ? 132 : 0;
     return plain();
   };
 }
@@ -183,11 +184,11 @@ void fill_contexts(DriverApi& api) {
     return *context = stack.empty() ? nullptr : stack.back(), plain();
   };
   api.ctx_push_current = [](ContextHandle context) {
-    if (const int result = plain(); result != abi::kSuccess) return result;
+    if (const int result = plain(); result != driver_abi::kSuccess) return result;
     if (context->life.load(std::memory_order_relaxed) == 0)
-      return is_primary(context) ? abi::kContextIsDestroyed : misuse();
+      return is_primary(context) ? driver_abi::kContextIsDestroyed : misuse();
     stack.push_back(context);
-    return abi::kSuccess;
+    return driver_abi::kSuccess;
   };
   api.ctx_pop_current = [](ContextHandle* context) {
     if (stack.empty()) return misuse();
@@ -196,8 +197,8 @@ void fill_contexts(DriverApi& api) {
     return plain();
   };
   api.ctx_get_device = [](DeviceHandle* device) {
-    if (stack.empty()) return abi::kInvalidContext;
-    if (stack.back()->life == 0) return abi::kContextIsDestroyed;
+    if (stack.empty()) return driver_abi::kInvalidContext;
+    if (stack.back()->life == 0) return driver_abi::kContextIsDestroyed;
     return *device = kFirstHandle + stack.back()->device, plain();
   };
   api.device_primary_ctx_get_state = [](DeviceHandle device, unsigned* flags, int* active) {
@@ -206,32 +207,32 @@ void fill_contexts(DriverApi& api) {
     return plain();
   };
   api.device_primary_ctx_retain = [](ContextHandle* context, DeviceHandle device) {
-    if (const int result = plain(); result != abi::kSuccess) return result;
-    if (const int result = injected(Call::retain); result != abi::kSuccess) return result;
+    if (const int result = plain(); result != driver_abi::kSuccess) return result;
+    if (const int result = injected(Call::retain); result != driver_abi::kSuccess) return result;
     CUctx_st& primary = primary_of(device);
     if (primary.life == 0) begin(primary);
     primary.references.fetch_add(1, std::memory_order_relaxed);
     *context = &primary;
     state->account.contexts.fetch_add(1, std::memory_order_relaxed);
-    return abi::kSuccess;
+    return driver_abi::kSuccess;
   };
   api.device_primary_ctx_release = [](DeviceHandle device) {
-    if (const int result = plain(); result != abi::kSuccess) return result;
+    if (const int result = plain(); result != driver_abi::kSuccess) return result;
     if (primary_of(device).references.fetch_sub(1, std::memory_order_relaxed) <= 0) return misuse();
     state->account.contexts.fetch_sub(1, std::memory_order_relaxed);
-    return abi::kSuccess;
+    return driver_abi::kSuccess;
   };
 }
 
 void fill_modules(DriverApi& api) {
   api.module_load_data_ex = [](ModuleHandle* module, const void* image, unsigned, int*, void**) {
-    if (const int result = current(Call::load); result != abi::kSuccess) return result;
+    if (const int result = current(Call::load); result != driver_abi::kSuccess) return result;
     if (std::memcmp(image,
                     "\x7f"
                     "ELF",
                     4) != 0)
-      return abi::kInvalidImage;
-    if (state->account.modules.load(std::memory_order_relaxed) >= kMostModules) return abi::kOutOfMemory;
+      return driver_abi::kInvalidImage;
+    if (state->account.modules.load(std::memory_order_relaxed) >= kMostModules) return driver_abi::kOutOfMemory;
     *module = new CUmod_st{stack.back(), stack.back()->life};
     CUmod_st* free_slot = nullptr;
     do {
@@ -240,15 +241,15 @@ void fill_modules(DriverApi& api) {
     } while (!state->modules[(*module)->slot].compare_exchange_strong(free_slot, *module, std::memory_order_relaxed));
     (*module)->context->modules.fetch_add(1, std::memory_order_relaxed);
     state->account.modules.fetch_add(1, std::memory_order_relaxed);
-    return abi::kSuccess;
+    return driver_abi::kSuccess;
   };
   api.module_unload = [](ModuleHandle module) {
-    if (const int result = current(Call::other, module); result != abi::kSuccess) return result;
+    if (const int result = current(Call::other, module); result != driver_abi::kSuccess) return result;
     module->context->modules.fetch_sub(1, std::memory_order_relaxed);
     state->account.modules.fetch_sub(1, std::memory_order_relaxed);
     state->modules[module->slot].store(nullptr, std::memory_order_relaxed);
     delete module;
-    return abi::kSuccess;
+    return driver_abi::kSuccess;
   };
   // A kernel is its module here: launching one whose module is unloaded shows under the address sanitizer.
   api.module_get_function = [](FunctionHandle* function, ModuleHandle module, const char*) {
@@ -256,15 +257,15 @@ void fill_modules(DriverApi& api) {
     return current(Call::get_function, module);
   };
   api.func_get_attribute = [](int* value, int which, FunctionHandle function) {
-    *value = which == abi::kFunctionMaxThreadsPerBlock ? 1024 : 0;
+    *value = which == driver_abi::kFunctionMaxThreadsPerBlock ? 1024 : 0;
     return current(Call::other, function);
   };
   api.func_set_attribute = [](FunctionHandle function, int, int) { return current(Call::other, function); };
   api.launch_kernel = [](FunctionHandle function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          StreamHandle, void**, void**) {
-    if (const int result = current(Call::launch, function); result != abi::kSuccess) return result;
+    if (const int result = current(Call::launch, function); result != driver_abi::kSuccess) return result;
     state->account.launches.fetch_add(1, std::memory_order_relaxed);
-    return abi::kSuccess;
+    return driver_abi::kSuccess;
   };
 }
 
@@ -290,10 +291,11 @@ void fill_memory(DriverApi& api) {
     const bool ours = is_known(address);
     const CUctx_st& context = context_of(address);
     for (unsigned i = 0; i < count; ++i) {
-      if (which[i] == abi::kPointerMemoryType) *static_cast<unsigned*>(values[i]) = ours ? abi::kMemoryTypeDevice : 0;
-      if (which[i] == abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = 0;
-      if (which[i] == abi::kPointerDeviceOrdinal) *static_cast<int*>(values[i]) = context.device;
-      if (which[i] == abi::kPointerBufferId)
+      if (which[i] == driver_abi::kPointerMemoryType)
+        *static_cast<unsigned*>(values[i]) = ours ? driver_abi::kMemoryTypeDevice : 0;
+      if (which[i] == driver_abi::kPointerIsManaged) *static_cast<unsigned*>(values[i]) = 0;
+      if (which[i] == driver_abi::kPointerDeviceOrdinal) *static_cast<int*>(values[i]) = context.device;
+      if (which[i] == driver_abi::kPointerBufferId)
         *static_cast<std::uint64_t*>(values[i]) = ours ? context.life << 48 | (address & kPlaces) : 0;
     }
     return plain();
@@ -332,7 +334,7 @@ void FakeDriver::fail_next(Call call, int result, int times) noexcept {
 
 void FakeDriver::fault(int device, int result) noexcept { primary(device).error = result; }
 
-void FakeDriver::heal(int device) noexcept { fault(device, abi::kSuccess); }
+void FakeDriver::heal(int device) noexcept { fault(device, driver_abi::kSuccess); }
 
 ContextHandle FakeDriver::make_context(int device) {
   const auto free = std::find_if(state->contexts.begin() + kDevices, state->contexts.end(),
