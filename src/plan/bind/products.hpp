@@ -30,6 +30,21 @@ struct Factor {
   TensorView view(std::span<const TensorView> inputs) const;
 };
 
+/// Scales in memory of a factor's blocks: f32 [lines, blocks of the depth], with strides of 0 where one is for all.
+/// Lines are rows of a left factor and columns of a right one.
+struct ScaleView {
+  TensorView values;
+  bool is_of_each;  ///< line; else of each 128 lines
+};
+
+/// The same as elements of one of the user's tensors.
+struct BlockScales {
+  Factor values;
+  bool is_of_each;
+
+  ScaleView view(std::span<const TensorView> inputs) const { return {values.view(inputs), is_of_each}; }
+};
+
 /// left @ right: [..., rows, depth] times [..., depth, columns]. The dimensions in front broadcast. Or a convolution of
 /// images with filters.
 struct Product {
@@ -39,7 +54,12 @@ struct Product {
   std::string text;                                     ///< as people write it: "x @ transpose(w, -2, -1)"
   bool tf32 = false;                                    ///< f32 may be multiplied as TF32
   std::optional<ir::Windows2d> windows = std::nullopt;  ///< of a convolution
+  /// Of blocks, by which sums of 128 numbers of the depth are multiplied. What does not vary along the depth is part of
+  /// the chain instead.
+  std::optional<BlockScales> left_scales = std::nullopt, right_scales = std::nullopt;
+  ir::Value node = ir::kNone;  ///< of the chain with products
 
+  bool has_scales() const { return left_scales || right_scales; }
   /// The result in no memory: dense, that of a convolution channels-last.
   TensorView result(DType type) const;
 };
