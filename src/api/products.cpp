@@ -33,14 +33,7 @@ struct Copy {
 // A product that the device multiplies in no other way than by its own kernel: a chain of the product alone.
 struct Alone {
   ir::Program program;
-  std::vector<std::size_t> inputs;  // of the chain, in the order of the program's
   std::shared_ptr<const InsideLaunch> kernel;
-
-  std::vector<TensorView> inputs_of(std::span<const TensorView> all) const {
-    std::vector<TensorView> own;
-    for (const std::size_t input : inputs) own.push_back(all[input]);
-    return own;
-  }
 };
 
 // What a launch comes to.
@@ -86,7 +79,7 @@ class WithProducts : public Engine::Impl {
     for (std::size_t i = 0; i < results.size(); ++i) {
       const plan::Product& product = arranged->split.products[i];
       if (arranged->alone[i]) {
-        launch_alone(*arranged->alone[i], request, results[i], own);
+        launch_alone(*arranged->alone[i], product, request, results[i], own);
         continue;
       }
       TensorView left = product.left.view(request.inputs);
@@ -140,10 +133,12 @@ class WithProducts : public Engine::Impl {
       }
       return;
     }
-    for (const std::optional<Alone>& alone : arranged->alone) {
+    for (std::size_t i = 0; i < arranged->alone.size(); ++i) {
+      const auto& alone = arranged->alone[i];
       if (!alone) continue;
-      const OutputView made = result_of(*alone, standing_in());
-      const auto inputs = alone->inputs_of(request.inputs);
+      const plan::Product& product = arranged->split.products[i];
+      const OutputView made(standing_in(), DType::f32, product.shape);
+      const auto inputs = plan::operands_of(product, request.inputs);
       alone->kernel->prepare({alone->program, nullptr, std::span(&made, 1), inputs, {}, nullptr});
     }
     for (const Copy& each : arranged->copies) {
@@ -187,14 +182,10 @@ class WithProducts : public Engine::Impl {
     }
   }
 
-  static OutputView result_of(const Alone& alone, void* memory) {
-    return {memory, DType::f32, alone.kernel->planned().hosted.split.products[0].shape};
-  }
-
-  static void launch_alone(const Alone& alone, const LaunchRequest& request, const TensorView& result,
-                           std::span<const std::byte> own) {
-    const OutputView made = result_of(alone, const_cast<void*>(result.data));
-    const auto inputs = alone.inputs_of(request.inputs);
+  static void launch_alone(const Alone& alone, const plan::Product& product, const LaunchRequest& request,
+                           const TensorView& result, std::span<const std::byte> own) {
+    const OutputView made(const_cast<void*>(result.data), DType::f32, product.shape);
+    const auto inputs = plan::operands_of(product, request.inputs);
     alone.kernel->launch({alone.program, request.stream, std::span(&made, 1), inputs, {}, nullptr, nullptr, own},
                          nullptr);
   }
@@ -202,11 +193,8 @@ class WithProducts : public Engine::Impl {
   // Nothing where the device multiplies such factors otherwise.
   std::optional<Alone> alone(const LaunchRequest& request, const plan::Product& product) const {
     if (!product.has_scales() || engine_->multiplies_scaled()) return std::nullopt;
-    ir::Subchain part = ir::subchain_of(request.program, std::span(&product.node, 1), {});
-    Alone made{std::move(part.program), {}, nullptr};
-    for (const ir::Value read : part.reads)
-      made.inputs.push_back(static_cast<std::size_t>(request.program.node(read).ordinal));
-    const auto inputs = made.inputs_of(request.inputs);
+    Alone made{plan::program_of(product), nullptr};
+    const auto inputs = plan::operands_of(product, request.inputs);
     const OutputView result(standing_in(), DType::f32, product.shape);
     const LaunchRequest own{made.program, nullptr, std::span(&result, 1), inputs, {}, nullptr};
     std::string why;

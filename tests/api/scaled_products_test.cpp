@@ -66,6 +66,10 @@ TEST(ScaledProducts, AreSumsOfScaledNumbersOnTheCpu) {
         const TensorView sx = product.left_scales.view(false), sw = product.right_scales[0].view(true);
         std::vector<double> expected = product.values(0);
         expect_near(run("scaled_mm(x, transpose(w, 0, 1), sx, sw)", {x, w, sx, sw}), expected, depth);
+        const std::vector<float> by_column(static_cast<std::size_t>(product.extents.columns), 0.75F);
+        const TensorView c(by_column.data(), DType::f32, {1, product.extents.columns});
+        EXPECT_EQ(run("scaled_mm(x, transpose(w, 0, 1), sx, c)", {x, w, sx, c}),
+                  run("input x, w, sx, c; block_scaled(x, sx) @ transpose(w, 0, 1) * c", {x, w, sx, c}));
         for (double& value : expected) value = std::fmax(value, 0) - 1;
         expect_near(run("relu(scaled_mm(x, transpose(w, 0, 1), sx, sw)) - 1", {x, w, sx, sw}), expected, depth);
       }
@@ -85,6 +89,29 @@ TEST(ScaledProducts, OfRowsColumnsAndAllAreAChain) {
   EXPECT_EQ(run("scaled_mm(x, w, sx * 2, sw)", {a, b, scalar, block}),
             (std::vector<float>{384, 512, 256, 384, 512, 768}))
       << "a scale that does not vary along the depth may be computed";
+}
+
+// What a device computes before a chain that no product hosts: scales that the chain multiplies by are none of it.
+TEST(ScaledProducts, AloneHaveTheScalesThatVaryAlongTheDepth) {
+  constexpr DType f8 = DType::f8e4m3;
+  const std::vector<TensorView> inputs = {{nullptr, f8, {300, 512}},
+                                          {nullptr, f8, {256, 512}},
+                                          {nullptr, DType::f32, {300, 4}, {1, 300}},
+                                          {nullptr, DType::f32, {1, 256}},
+                                          {nullptr, DType::f32, {4, 2}}};
+  const Epilogue tail = as_written(
+      "input x, w, sx, sw, sv; flip(scaled_mm(x, transpose(w, 0, 1), sx, sw) * scaled_mm(x, transpose(w, 0, 1), sx, "
+      "sv), 1)");
+  const plan::WithoutProducts split = plan::split_products(tail.program(), inputs, plan::Views::abstract);
+  ASSERT_EQ(split.products.size(), 2U);
+  EXPECT_EQ(ir::print(plan::program_of(split.products[0])), "input x, w, sx; block_scaled(x, sx) @ w");
+  EXPECT_EQ(ir::print(plan::program_of(split.products[1])),
+            "input x, w, sx, sw; block_scaled(x, sx) @ block_scaled(w, sw)");
+  const auto operands = plan::operands_of(split.products[1], inputs);
+  EXPECT_EQ(operands[1].strides, (Dims{1, 512}));
+  EXPECT_EQ(operands[2].strides, (Dims{1, 300}));
+  EXPECT_EQ(operands[3].shape, (Dims{4, 2}));
+  EXPECT_EQ(operands[3].strides, (Dims{2, 1}));
 }
 
 TEST(ScaledProducts, RefuseWhatDoesNotFit) {

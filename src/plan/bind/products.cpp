@@ -175,7 +175,6 @@ class ProductSplitter {
   Product product_of(ir::Value value) const {
     const Node& n = node(value);
     Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}, n.op == Op::matmul && n.constant != 0};
-    product.node = value;
     if (n.op == Op::conv2d) product.windows = n.shaping.windows;
     check_types(n, product.left.dtype, product.right.dtype);
     if (n.op == Op::matmul) {
@@ -299,6 +298,28 @@ std::optional<std::int64_t> merged_stride(const Dims& shape, const Dims& strides
     next = strides[d] * shape[d];
   }
   return innermost.value_or(0);
+}
+
+ir::Program program_of(const Product& product) {
+  ir::Builder builder;
+  ir::Value left = builder.input("x");
+  ir::Value right = builder.input("w");
+  if (product.left_scales) left = builder.block_scaled(left, builder.input("sx"));
+  if (product.right_scales) right = builder.block_scaled(right, builder.input("sw"));
+  builder.result("", builder.matmul(left, right, product.tf32));
+  return std::move(builder).finish();
+}
+
+std::vector<TensorView> operands_of(const Product& product, std::span<const TensorView> inputs) {
+  std::vector<TensorView> operands = {product.left.view(inputs), product.right.view(inputs)};
+  if (product.left_scales) operands.push_back(product.left_scales->values.view(inputs));
+  if (product.right_scales) {
+    operands.push_back(product.right_scales->values.view(inputs));
+    TensorView& scales = operands.back();
+    std::swap(scales.shape[0], scales.shape[1]);
+    std::swap(scales.strides[0], scales.strides[1]);
+  }
+  return operands;
 }
 
 TensorView Product::result(DType type) const {

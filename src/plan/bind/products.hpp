@@ -57,12 +57,15 @@ struct Product {
   /// Of blocks, by which sums of 128 numbers of the depth are multiplied. What does not vary along the depth is part of
   /// the chain instead.
   std::optional<BlockScales> left_scales = std::nullopt, right_scales = std::nullopt;
-  ir::Value node = ir::kNone;  ///< of the chain with products
 
   bool has_scales() const { return left_scales || right_scales; }
   /// The result in no memory: dense, that of a convolution channels-last.
   TensorView result(DType type) const;
 };
+
+/// The chain of a product alone: of its factors as they lie in memory, then of the scales that vary along the depth.
+ir::Program program_of(const Product& product);
+std::vector<TensorView> operands_of(const Product& product, std::span<const TensorView> inputs);
 
 /// A chain without products that computes the same, and what it reads.
 struct WithoutProducts {
