@@ -369,6 +369,12 @@ using PerDimension = std::vector<std::int64_t>;
 Expr matmul(const Expr& input, const Expr& other, bool tf32 = false);
 /// input @ weight^T + bias, with a weight of [outputs, inputs] as torch.nn.functional.linear takes it. `tf32` as above.
 Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt, bool tf32 = false);
+/// The product of float8 matrices [rows, depth] and [depth, columns], each times f32 scales of its blocks; the result
+/// is f32 by default. With K for ⌈depth / 128⌉, `scale_a` has one element, or is [rows, K], [⌈rows / 128⌉, K] or
+/// [rows, 1]; `scale_b` has one, or is [K, columns], [K, ⌈columns / 128⌉] or [1, columns].
+Expr scaled_mm(const Expr& input, const Expr& mat2, const Expr& scale_a, const Expr& scale_b);
+/// A factor of matmul with such scales, of which scaled_mm has two. Nothing else reads it.
+Expr block_scaled(const Expr& input, const Expr& scale);
 /// Images [N, C, H, W] with filters [K, C, R, S]: [N, K, OH, OW], as torch.nn.functional.conv2d without groups. One
 /// kernel for it and the epilogue wants images, filters and result channels-last.
 Expr conv2d(const Expr& input, const Expr& weight, const std::optional<Expr>& bias = std::nullopt,

@@ -63,9 +63,22 @@ def _convolution(call):
     return call.emit("conv2d", *_factors(call, "input", "weight"), None, *numbers)
 
 
+def _scaled(call):
+    """Of float8 factors with f32 scales of any of PyTorch's kinds: their shapes say which. MX and NVFP4 have others."""
+    if call.made not in FLOATS:
+        raise Unfit(f"its result is {call.made}".replace("torch.", ""))
+    if call["scale_result"] is not None:
+        raise Unfit("its result has a scale")
+    if any(call.tensor(name).dtype is not torch.float32 for name in ("scale_a", "scale_b")):
+        raise Unfit("its scales are not f32")
+    made = call.emit("scaled_mm", *(call.value(name) for name in ("self", "mat2", "scale_a", "scale_b")))
+    return made if call["bias"] is None else call.emit("add", made, call.value("bias", call.made))
+
+
 ROWS = {
     _aten.convolution.default: _convolution,
     _aten.mm.default: _mm,
+    _aten._scaled_mm.default: _scaled,
     _aten.bmm.default: _mm,
     _aten.addmm.default: _added("mat1", "mat2"),
     _aten.baddbmm.default: _added("batch1", "batch2"),

@@ -177,7 +177,7 @@ def value_shapes(values, operands):
             shapes.append(_convolved(value, *arguments))
         elif op == "cat":
             shapes.append(_joined(value, *arguments))
-        elif op == "index_copy":
+        elif op in ("index_copy", "block_scaled"):
             shapes.append(arguments[0])
         elif op in INDEXINGS:
             shapes.append(_indexed(value, *arguments))

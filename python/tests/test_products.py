@@ -250,6 +250,48 @@ def test_compiled_models_multiply_f32_as_tf32_where_pytorch_does():
         torch.set_float32_matmul_precision(before)
 
 
+def scaled(factor, scales):
+    """The factor as f32, times the scales of its blocks."""
+    for dim, extent in enumerate(factor.shape if scales.dim() else ()):
+        if scales.shape[dim] != extent:
+            scales = scales.repeat_interleave(extent if scales.shape[dim] == 1 else 128, dim).narrow(dim, 0, extent)
+    return factor.float() * scales
+
+
+def test_compiled_models_multiply_by_scales_as_pytorch_has_them():
+    def model(x, w, sx, sw, b, r):
+        return torch.relu(torch._scaled_mm(x, w.t(), sx, sw, bias=b, out_dtype=torch.bfloat16)) + r
+
+    torch.manual_seed(5)
+    rows, columns, depth = 150, 256, 512
+    x = torch.randn(rows, depth).to(torch.float8_e4m3fn)
+    w = torch.randn(columns, depth).to(torch.float8_e4m3fn)
+    b, r = torch.randn(columns).bfloat16(), torch.randn(rows, columns).bfloat16()
+    blocks = depth // 128
+    for sx, sw in (
+        (torch.rand(blocks, rows).t(), torch.rand(blocks, columns // 128)),
+        (torch.rand(blocks, rows).t(), torch.rand(blocks, columns)),
+        (torch.rand(rows, 1), torch.rand(1, columns)),
+        (torch.tensor(0.5), torch.tensor(2.0)),
+    ):
+        torch._dynamo.reset()
+        made = torch.compile(model, backend="epifuse", options={"gemm": True})(x, w, sx, sw, b, r)
+        expected = torch.relu(scaled(x, sx) @ scaled(w.t(), sw) + b) + r
+        assert (made - expected).abs().max() <= 2.0**-7 * expected.abs().max()
+        report = _torch_backend.REPORTS[-1]
+        assert [text.count("block_scaled") for text in report.kernels] == [2] and not report.left, report.kernels
+
+
+def test_text_multiplies_by_scales_of_blocks():
+    torch.manual_seed(6)
+    x, w = (torch.randn(*shape).to(torch.float8_e5m2) for shape in ((70, 300), (300, 200)))
+    sx, sw = torch.rand(70, 3), torch.rand(3, 2)
+    made = as_written("scaled_mm(x, w, sx, sw)")(x, w, sx, sw)
+    expected = scaled(x, sx).double() @ scaled(w, sw).double()
+    assert made.dtype == torch.float32
+    assert (made - expected).abs().max() <= 2.0**-18 * expected.abs().max()
+
+
 def check_gradients(compiled, model, x, weight):
     """Of the parameters, of a weighted sum: those of the compiled model are those of the model."""
     gradients = []

@@ -69,7 +69,10 @@ class CpuEngine : public DeviceEngine {
   void synchronize(Stream) override {}
 
   DType type_of_product(const plan::Product& product) const override { return host::type_of_sums(product.left.dtype); }
-  void multiply(const ProductLaunch& launch) override { host::multiply(launch.left, launch.right, launch.result); }
+  bool multiplies_scaled() const override { return true; }
+  void multiply(const ProductLaunch& launch) override {
+    host::multiply(launch.left, launch.right, launch.result, launch.left_scales, launch.right_scales);
+  }
   std::unique_ptr<Scratch> scratch(std::size_t bytes, Stream) override { return std::make_unique<CpuScratch>(bytes); }
   EngineStats stats() const noexcept override { return {.launches = launches_.load(std::memory_order_relaxed)}; }
 

@@ -325,11 +325,12 @@ class CudaEngine : public DeviceEngine {
     const ir::Program& chain = planned.chain();
     plan::GemmPlan plan = planned.plan;
     plan.workspace = static_cast<std::byte*>(partials);
-    plan.move_to(operands.left, operands.rights, operands.output, operands.all, chain, operands.scales);
+    plan.move_to(operands.left, operands.rights, operands.output, operands.all, chain, operands.scales,
+                 operands.scaling);
     for (std::size_t i = 0; i < request.inputs.size(); ++i)
       check_pointer(request.inputs[i].data, {}, lane,
                     [&] { return "operand '" + request.program.operand_text(i) + "'"; });
-    check_pointer(operands.output.data, {}, lane,
+    check_pointer(operands.output.data, request.own, lane,
                   [&] { return "output '" + request.program.result_name(planned.hosted.result) + "'"; });
     for (const std::size_t result : planned.hosted.of_groups)
       check_pointer(request.outputs[result].data, {}, lane,

@@ -161,6 +161,7 @@ class WithoutViews : public DeviceEngine {
   }
   DType type_of_product(const plan::Product& product) const override { return engine_->type_of_product(product); }
   void multiply(const ProductLaunch& launch) override { engine_->multiply(launch); }
+  bool multiplies_scaled() const override { return engine_->multiplies_scaled(); }
   std::optional<Dims> copied(const plan::Factor& factor, bool is_right) const override {
     return engine_->copied(factor, is_right);
   }

@@ -83,8 +83,9 @@ struct Engine::Impl {
 /// A product that is computed apart from the chain around it.
 struct ProductLaunch {
   const plan::Product& product;
-  TensorView left, right;          ///< the factors in their memory
-  OutputView result;               ///< dense
+  TensorView left, right;  ///< the factors in their memory
+  OutputView result;       ///< dense
+  std::optional<plan::ScaleView> left_scales, right_scales;
   void* workspace;                 ///< of multiply_bytes() bytes
   std::span<const std::byte> own;  ///< as LaunchRequest::own
   Stream stream;
@@ -102,6 +103,8 @@ struct DeviceEngine : Engine::Impl {
   /// Of the result of `multiply`.
   virtual DType type_of_product(const plan::Product& product) const { return product.dtype; }
   virtual void multiply(const ProductLaunch& launch) = 0;
+  /// Whether `multiply` takes factors with scales of blocks. Else inside() has a kernel of such a product, or none.
+  virtual bool multiplies_scaled() const { return false; }
   /// The strides of a copy that is to be multiplied instead of a factor; nothing where it is read as it lies.
   virtual std::optional<Dims> copied(const plan::Factor&, bool /*is_right*/) const { return std::nullopt; }
   /// Of ProductLaunch::workspace.

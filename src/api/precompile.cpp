@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <spdlog/fmt/ranges.h>
 
@@ -38,16 +39,28 @@ struct Precompiler::Impl {
     const plan::WithoutProducts split = plan::split_products(whole, entry.launch.inputs, plan::Views::abstract);
     auto planned = plan::plan_inside(split, entry.launch.outputs, entry.launch.inputs, machine);
     if (const auto* const inside = std::get_if<plan::Inside>(&planned)) {
-      const ir::Program& chain = inside->chain();
-      compile(source_of(chain, inside->plan), codegen::gemm_name(chain, inside->plan), target, ir::print(whole),
-              plan::name_of(inside->plan.gemm_class));
+      compile(*inside, whole, target);
       for (const plan::Finish& finish : inside->hosted.finishes)
         prepare(finish.program, inside->outputs(finish, entry.launch.outputs),
                 inside->operands(finish, nullptr, entry.launch.inputs), machine, target);
       return;
     }
+    for (const plan::Product& product : split.products) {
+      if (product.has_scales()) prepare_alone(product, entry.launch.inputs, machine, target);
+    }
     prepare_views(split.chain, entry.launch.outputs, split.operands(entry.launch.inputs, abstract_results(split)),
                   machine, target);
+  }
+
+  // The kernel of a product that nothing else computes (api/products.cpp).
+  void prepare_alone(const plan::Product& product, std::span<const TensorView> inputs, const plan::Machine& machine,
+                     const jit::Target& target) {
+    const ir::Program alone = plan::program_of(product);
+    const std::vector<TensorView> operands = plan::operands_of(product, inputs);
+    const OutputView result(nullptr, DType::f32, product.shape);
+    const plan::WithoutProducts split = plan::split_products(alone, operands, plan::Views::abstract);
+    const auto planned = plan::plan_inside(split, std::span(&result, 1), operands, machine);
+    if (const auto* const inside = std::get_if<plan::Inside>(&planned)) compile(*inside, alone, target);
   }
 
   void prepare_views(const ir::Program& program, std::span<const OutputView> outputs,
@@ -63,6 +76,12 @@ struct Precompiler::Impl {
     if (plan.blocks == 0) return;  // no elements, no kernel
     compile(source_of(program, plan), codegen::kernel_name(program, plan.kernel_class), target, ir::print(program),
             plan::to_text(plan.kernel_class));
+  }
+
+  void compile(const plan::Inside& inside, const ir::Program& whole, const jit::Target& target) {
+    const ir::Program& chain = inside.chain();
+    compile(source_of(chain, inside.plan), codegen::gemm_name(chain, inside.plan), target, ir::print(whole),
+            plan::name_of(inside.plan.gemm_class));
   }
 
   void compile(const jit::Source& source, const std::string& name, const jit::Target& target, const std::string& chain,

@@ -30,6 +30,12 @@ struct Copy {
   }
 };
 
+// A product that the device multiplies in no other way than by its own kernel: a chain of the product alone.
+struct Alone {
+  ir::Program program;
+  std::shared_ptr<const InsideLaunch> kernel;
+};
+
 // What a launch comes to.
 struct Arranged {
   plan::WithoutProducts split;
@@ -37,6 +43,7 @@ struct Arranged {
   std::vector<TensorView> results;             // of the products, at these bytes of the workspace
   std::vector<std::size_t> offsets;
   std::vector<Copy> copies;
+  std::vector<std::optional<Alone>> alone;  // by product
   std::size_t of_products = 0;  // bytes of results and copies, behind which is what computing products takes
   std::size_t bytes = 0;        // in all
 
@@ -71,6 +78,10 @@ class WithProducts : public Engine::Impl {
     const std::vector<TensorView> results = arranged->results_at(memory);
     for (std::size_t i = 0; i < results.size(); ++i) {
       const plan::Product& product = arranged->split.products[i];
+      if (arranged->alone[i]) {
+        launch_alone(*arranged->alone[i], product, request, results[i], own);
+        continue;
+      }
       TensorView left = product.left.view(request.inputs);
       TensorView right = product.right.view(request.inputs);
       for (const Copy& each : arranged->copies) {
@@ -81,8 +92,11 @@ class WithProducts : public Engine::Impl {
         right = *matrix_of_filters(right);
         made = matrix_of_result(made);
       }
-      engine_->multiply(
-          {product, left, right, made, static_cast<std::byte*>(memory) + arranged->of_products, own, request.stream});
+      const auto scales_of = [&](const std::optional<plan::BlockScales>& scales) {
+        return scales ? std::optional(scales->view(request.inputs)) : std::nullopt;
+      };
+      engine_->multiply({product, left, right, made, scales_of(product.left_scales), scales_of(product.right_scales),
+                         static_cast<std::byte*>(memory) + arranged->of_products, own, request.stream});
     }
     const auto inputs = arranged->split.operands(request.inputs, results);
     const std::optional<Workspace> rest = behind(request.workspace, arranged->bytes);
@@ -118,6 +132,14 @@ class WithProducts : public Engine::Impl {
         engine_->prepare({finish.program, nullptr, outputs, operands, {}, nullptr});
       }
       return;
+    }
+    for (std::size_t i = 0; i < arranged->alone.size(); ++i) {
+      const auto& alone = arranged->alone[i];
+      if (!alone) continue;
+      const plan::Product& product = arranged->split.products[i];
+      const OutputView made(standing_in(), DType::f32, product.shape);
+      const auto inputs = plan::operands_of(product, request.inputs);
+      alone->kernel->prepare({alone->program, nullptr, std::span(&made, 1), inputs, {}, nullptr});
     }
     for (const Copy& each : arranged->copies) {
       const plan::Product& product = arranged->split.products[each.product];
@@ -160,6 +182,31 @@ class WithProducts : public Engine::Impl {
     }
   }
 
+  static void launch_alone(const Alone& alone, const plan::Product& product, const LaunchRequest& request,
+                           const TensorView& result, std::span<const std::byte> own) {
+    const OutputView made(const_cast<void*>(result.data), DType::f32, product.shape);
+    const auto inputs = plan::operands_of(product, request.inputs);
+    alone.kernel->launch({alone.program, request.stream, std::span(&made, 1), inputs, {}, nullptr, nullptr, own},
+                         nullptr);
+  }
+
+  // Nothing where the device multiplies such factors otherwise.
+  std::optional<Alone> alone(const LaunchRequest& request, const plan::Product& product) const {
+    if (!product.has_scales() || engine_->multiplies_scaled()) return std::nullopt;
+    Alone made{plan::program_of(product), nullptr};
+    const auto inputs = plan::operands_of(product, request.inputs);
+    const OutputView result(standing_in(), DType::f32, product.shape);
+    const LaunchRequest own{made.program, nullptr, std::span(&result, 1), inputs, {}, nullptr};
+    std::string why;
+    made.kernel = engine_->inside(plan::split_products(made.program, inputs), own, why);
+    if (made.kernel == nullptr)
+      base::fail(ErrorCode::unsupported,
+                 "'{}' has scales that vary along the depth, and no kernel multiplies by them here: {}. Scales of rows "
+                 "and of columns run everywhere, and so do factors that 'dequantize' writes in a chain of its own",
+                 product.text, why);
+    return made;
+  }
+
   // `factor` is its copy from here on.
   void copy(const Copy& copy, TensorView& factor, void* memory, std::span<const std::byte> own, Stream stream) {
     const OutputView dense = copy.in(memory);
@@ -199,6 +246,8 @@ class WithProducts : public Engine::Impl {
         made.results.push_back(product.result(engine_->type_of_product(product)));
         made.offsets.push_back(made.of_products);
         reserve(made.results.back());
+        made.alone.push_back(alone(request, product));
+        if (made.alone.back()) continue;
         for (const bool is_right : {false, true}) {
           const plan::Factor& factor = is_right ? product.right : product.left;
           if (product.windows && !is_right) {

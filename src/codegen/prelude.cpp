@@ -21,7 +21,7 @@ constexpr auto kFiles = std::to_array<std::string_view>({
     "random.cuh",      "positions.cuh",   "asynchronous.cuh", "gemm.cuh",
     "bounded.cuh",     "packed.cuh",      "gathered.cuh",     "boxes.cuh",
     "synchronous.cuh", "warp_boxes.cuh",  "warp_copies.cuh",  "warp_gemm.cuh",
-    "column_runs.cuh", "window_tile.cuh", "whole_rows.cuh",
+    "column_runs.cuh", "window_tile.cuh", "whole_rows.cuh",   "factor_scales.cuh",
 });
 constexpr std::string_view kBegin = "//@section ";
 constexpr std::string_view kEnd = "//@end\n";

@@ -6,6 +6,7 @@
 
 #include "host/execute.hpp"
 #include "ir/subchain.hpp"
+#include "plan/bind/block_scales.hpp"
 #include "plan/bind/space.hpp"
 
 namespace epifuse::host {
@@ -48,6 +49,20 @@ class DenseMatrix {
   }
   const Matrix<Real>& get() const { return matrix_; }
 
+  // Each number times the scale of its block. `side` as ScaledExtents has it.
+  void multiply_by(const plan::ScaleView& scales, std::size_t side) {
+    const auto* const values = static_cast<const float*>(scales.values.data);
+    const Dims& strides = scales.values.strides;
+    for (std::int64_t row = 0; row < matrix_.rows(); ++row) {
+      for (std::int64_t column = 0; column < matrix_.cols(); ++column) {
+        const std::int64_t line = side == 0 ? row : column;
+        const std::int64_t depth = side == 0 ? column : row;
+        const std::int64_t at = (scales.is_of_each ? line : line / plan::kScaledBlock) * strides[0];
+        matrix_(row, column) *= static_cast<Real>(values[at + depth / plan::kScaledBlock * strides[1]]);
+      }
+    }
+  }
+
  private:
   static constexpr DType kType = std::is_same_v<Real, double>  ? DType::f64
                                  : std::is_same_v<Real, float> ? DType::f32
@@ -58,7 +73,9 @@ class DenseMatrix {
 };
 
 template <class Real>
-void multiply_as(const TensorView& left, const TensorView& right, const OutputView& result) {
+void multiply_as(const TensorView& left, const TensorView& right, const OutputView& result,
+                 const std::optional<plan::ScaleView>& left_scales,
+                 const std::optional<plan::ScaleView>& right_scales) {
   const int rank = result.shape.size();
   const std::int64_t rows = result.shape[rank - 2];
   const std::int64_t columns = result.shape[rank - 1];
@@ -69,6 +86,8 @@ void multiply_as(const TensorView& left, const TensorView& right, const OutputVi
   for (std::int64_t batch = 0; batch < batches; ++batch, data += rows * columns) {
     a.take(matrix_of(left, result.shape, batch));
     b.take(matrix_of(right, result.shape, batch));
+    if (left_scales) a.multiply_by(*left_scales, 0);
+    if (right_scales) b.multiply_by(*right_scales, 1);
     Eigen::Map<Matrix<Real>>(data, rows, columns).noalias() = a.get() * b.get();
   }
 }
@@ -79,14 +98,15 @@ DType type_of_sums(DType factor) noexcept {
   return factor == DType::f64 || factor == DType::f32 ? factor : factor == DType::i8 ? DType::i32 : DType::f32;
 }
 
-void multiply(const TensorView& left, const TensorView& right, const OutputView& result) {
+void multiply(const TensorView& left, const TensorView& right, const OutputView& result,
+              const std::optional<plan::ScaleView>& left_scales, const std::optional<plan::ScaleView>& right_scales) {
   switch (type_of_sums(left.dtype)) {
     case DType::f64:
-      return multiply_as<double>(left, right, result);
+      return multiply_as<double>(left, right, result, left_scales, right_scales);
     case DType::i32:
-      return multiply_as<std::int32_t>(left, right, result);
+      return multiply_as<std::int32_t>(left, right, result, left_scales, right_scales);
     default:
-      return multiply_as<float>(left, right, result);
+      return multiply_as<float>(left, right, result, left_scales, right_scales);
   }
 }
 

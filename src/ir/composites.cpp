@@ -307,6 +307,11 @@ Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal) {
   return c.op(Op::where, c.op(compare, b.iota(x, -1), last), x, c.number(0));
 }
 
+Value scaled_mm(Builder& b, Value left, Value right, Value left_scale, Value right_scale) {
+  const Builder::Written as(b, "scaled_mm");
+  return b.matmul(b.block_scaled(left, left_scale), b.block_scaled(right, right_scale));
+}
+
 Value linear(Builder& b, Value x, Value weight, Value bias, bool tf32) {
   Value product = kNone;
   {

@@ -100,6 +100,8 @@ Value rebuilt(Builder& builder, const Node& node, const std::array<Value, kMaxAr
       return builder.cat(args[0], args[1], node.shaping.axes.at[0]);
     case Op::matmul:
       return builder.matmul(args[0], args[1], node.constant != 0);
+    case Op::block_scaled:
+      return builder.block_scaled(args[0], args[1]);
     case Op::conv2d:
       return builder.conv2d(args[0], args[1], node.shaping.windows);
     case Op::take:

@@ -253,6 +253,14 @@ Expr linear(const Expr& input, const Expr& weight, const std::optional<Expr>& bi
   });
   return bias ? product + *bias : product;
 }
+Expr scaled_mm(const Expr& input, const Expr& mat2, const Expr& scale_a, const Expr& scale_b) {
+  return composite("scaled_mm", {input, mat2, scale_a, scale_b},
+                   [](Builder& b, Values args) { return ir::scaled_mm(b, args[0], args[1], args[2], args[3]); });
+}
+Expr block_scaled(const Expr& input, const Expr& scale) {
+  return composite("block_scaled", {input, scale},
+                   [](Builder& b, Values args) { return b.block_scaled(args[0], args[1]); });
+}
 Expr conv2d(const Expr& input, const Expr& weight, const std::optional<Expr>& bias, const PerDimension& stride,
             const PerDimension& padding, const PerDimension& dilation) {
   std::vector<Expr> operands = {input, weight};

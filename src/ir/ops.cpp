@@ -158,6 +158,8 @@ std::string_view name_of(Op op) {
       return "index_copy";
     case Op::scale_tiles:
       return "scale_tiles";
+    case Op::block_scaled:
+      return "block_scaled";
     default:
       return is_reduction(op) ? reduction_row(op).name : row(op).name;
   }

@@ -44,6 +44,7 @@ enum class Op : std::uint8_t {
   repeat_as,  ///< a shape operation: each element several times along a dimension, as far as another value goes; 0 where there is none
   index_copy,  ///< an operand, of which elements along a dimension, at indices, are those of a value: only results are that, in the operand's memory
   scale_tiles,  ///< scales of quantised blocks, [rows, blocks], in the tiles that matrix products take: only results are that
+  block_scaled,  ///< a matrix times scales of blocks of 128 of its numbers: only factors of products are that
 };
 
 /// What a value is while the chain is computed: a number of the compute type, or a truth value.

@@ -109,7 +109,7 @@ int Node::arity() const noexcept {
   if (is_reduction(op)) return args[1] == kNone ? 1 : 2;  // sum_to has two
   if (is_movement(op)) return op < Op::along || op == Op::view ? 1 : 2;
   if (op == Op::cast || op == Op::count || op == Op::iota || op == Op::scale_tiles) return 1;
-  if (op == Op::cat || is_product(op) || is_indexing(op)) return 2;
+  if (op == Op::cat || is_product(op) || is_indexing(op) || op == Op::block_scaled) return 2;
   if (op == Op::rand_like || op == Op::index_copy) return 3;
   return op < Op::cast ? 0 : row(op).arity();
 }
@@ -169,7 +169,8 @@ std::string Program::operand_name(std::size_t operand) const {
 bool Program::has_shaping() const noexcept {
   return std::ranges::any_of(nodes_, [](const Node& node) {
     return is_reduction(node.op) || is_movement(node.op) || node.op == Op::count || is_generated(node.op) ||
-           node.op == Op::cat || is_product(node.op) || is_indexing(node.op) || is_placed(node.op);
+           node.op == Op::cat || is_product(node.op) || node.op == Op::block_scaled || is_indexing(node.op) ||
+           is_placed(node.op);
   });
 }
 
@@ -368,6 +369,8 @@ Value Builder::matmul(Value left, Value right, bool tf32) {
   node.args = {left, right, kNone};
   return intern(node);
 }
+
+Value Builder::block_scaled(Value values, Value scale) { return intern(shaping(Op::block_scaled, values, scale)); }
 
 Value Builder::conv2d(Value images, Value filters, const Windows2d& windows) {
   Node node;

@@ -312,6 +312,9 @@ class Builder {
   Value iota(Value other, int dim);
   /// [..., rows, depth] times [..., depth, columns]; the dimensions in front broadcast.
   Value matmul(Value left, Value right, bool tf32 = false);
+  /// A factor of matmul, times `scale`: f32 for each 128 numbers of the depth, and for each line of it or each 128
+  /// lines. Lines are rows of a left factor, and columns of a right one.
+  Value block_scaled(Value values, Value scale);
   /// Images [N, C, H, W] with filters [K, C, R, S]: [N, K, OH, OW], as torch.nn.functional.conv2d without a bias.
   Value conv2d(Value images, Value filters, const Windows2d& windows);
   /// Of take, index_select and gather: `value` along dimension `dim` at the positions that `index` holds.

@@ -99,6 +99,12 @@ class Inference {
  private:
   const Typed& arg(const Node& node, std::size_t k) const { return values_[static_cast<std::size_t>(node.args[k])]; }
 
+  // Only float8 factors have scales.
+  DType type_of_matmul(const Node& node) const {
+    const auto is_scaled = [&](std::size_t k) { return program_.node(node.args[k]).op == Op::block_scaled; };
+    return is_scaled(0) || is_scaled(1) ? DType::f32 : type_of_product(arg(node, 0).dtype, arg(node, 1).dtype);
+  }
+
   Typed typed(const Node& node) const {
     switch (node.op) {
       case Op::input: {
@@ -118,8 +124,7 @@ class Inference {
       case Op::cat:
         return {promoted(arg(node, 0).dtype, arg(node, 1).dtype), arg(node, 0).rank, false};
       case Op::matmul:
-        return {type_of_product(arg(node, 0).dtype, arg(node, 1).dtype), std::max(arg(node, 0).rank, arg(node, 1).rank),
-                false};
+        return {type_of_matmul(node), std::max(arg(node, 0).rank, arg(node, 1).rank), false};
       case Op::conv2d:
         return {type_of_product(arg(node, 0).dtype, arg(node, 1).dtype), 4, false};
       case Op::take:
@@ -128,6 +133,7 @@ class Inference {
       case Op::gather:
         return {arg(node, 0).dtype, arg(node, 1).rank, false};
       case Op::index_copy:
+      case Op::block_scaled:
         return {arg(node, 0).dtype, arg(node, 0).rank, false};
       case Op::scale_tiles:
         return {arg(node, 0).dtype, arg(node, 0).rank + 3, false};
@@ -268,7 +274,7 @@ Category Builder::least_category(const Node& node) const {
     default:
       break;
   }
-  if (is_movement(node.op) || is_indexing(node.op) || is_placed(node.op)) return of(0);
+  if (is_movement(node.op) || is_indexing(node.op) || is_placed(node.op) || node.op == Op::block_scaled) return of(0);
   if (is_reduction(node.op)) return by(reduction_row(node.op).type, of(0));
   Category least = Category::truth;
   for (std::size_t k = 0; k < static_cast<std::size_t>(node.arity()); ++k) {

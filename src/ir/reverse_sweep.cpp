@@ -78,7 +78,7 @@ bool ReverseSweep::passes(Value value, std::size_t argument) const {
   if (n.op == Op::cast) return is_floating(n.dtype);
   if (is_reduction(n.op)) return reduction_row(n.op).argument == Kind::real;
   if (is_movement(n.op) || n.op == Op::cat) return true;
-  if (is_product(n.op)) {
+  if (is_product(n.op) || n.op == Op::block_scaled) {
     base::fail(ErrorCode::unsupported,
                "the gradient of '{}' is products of the gradient, which is a computed value: differentiate the chain "
                "behind the product, with the product as an operand of its own",

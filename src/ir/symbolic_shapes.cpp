@@ -51,6 +51,7 @@ Atoms SymbolicShapes::computed(Value value) {
     case Op::rand_like:
     case Op::iota:
     case Op::index_copy:
+    case Op::block_scaled:
       return arg(0);
     case Op::expand_as:
     case Op::reshape_as:

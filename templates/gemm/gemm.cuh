@@ -22,7 +22,8 @@
 // left operand's tile for each other: templates/gemm/whole_rows.cuh.
 //
 // Sums of 8-bit floating-point factors keep about 14 bits while one instruction adds to what the one before left. So they are taken out after each stage, 128 numbers, and
-// added in f32 (kPromotes); DeepSeek-V3's report, section 3.3.2, measured what that loses otherwise.
+// added in f32 (kPromotes); DeepSeek-V3's report, section 3.3.2, measured what that loses otherwise. Where factors have scales for 128 numbers of the depth (kScaled), the
+// sums of a stage are multiplied by these then: templates/gemm/factor_scales.cuh.
 
 //@section gemm_layout
 constexpr int kTileK = 128 / kFactorBytes;  // one row of the swizzle
@@ -271,6 +272,9 @@ struct Multiplier {
 //@if kSplit > 1
   unsigned share;  // of the tile's depth and columns
   int k_blocks;  // tiles along that depth
+//@if kScaled
+  int first_block;  // of these
+//@endif
 //@endif
   int group, thread, lane;
   unsigned slots, vectors;
@@ -295,7 +299,7 @@ struct Multiplier {
 
 //@if kSplit > 1
   __device__ __forceinline__ Multiplier(const Params& params, unsigned shared_memory, Barriers all, unsigned of_depth, Depth depth, int which)
-      : p(params), shared(shared_memory), barriers(all), rank(0), share(of_depth), k_blocks(depth.end - depth.first), group(which), thread(threadIdx.x % 128),
+      : p(params), shared(shared_memory), barriers(all), rank(0), share(of_depth), k_blocks(depth.end - depth.first), /*@if kScaled*/first_block(depth.first), /*@endif*/group(which), thread(threadIdx.x % 128),
         lane(threadIdx.x % 32) {
 //@else
   __device__ __forceinline__ Multiplier(const Params& params, unsigned shared_memory, Barriers all, unsigned in_cluster, int which)
@@ -377,7 +381,7 @@ struct Multiplier {
 //@if kPromotes
   // A stage's products, of 64 rows and kInstructionN columns at a time, in sums of their own. While one group adds them, the other's are computed. They
   // stay in the same registers throughout: with fresh ones for each part ptxas spilled 64 of them.
-  __device__ __forceinline__ void multiply_stage(Sum (&stage)[kInstructionN / 2], bool begins) {
+  __device__ __forceinline__ void multiply_stage(Sum (&stage)[kInstructionN / 2], bool begins/*@if kScaled && kPrefetchesScales*/, const StageScales& scales/*@endif*//*@if kScaled && !kPrefetchesScales*/, StageScales& scales, int first_column, int depth_block/*@endif*/) {
     const auto [left_matrix, right_matrix] = arrived_stage();
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
@@ -389,17 +393,68 @@ struct Multiplier {
           multiply(stage, left_matrix + (block * 8192 + byte) / 16, right_matrix + (column * 128 + byte) / 16, byte > 0);
         }
         commit_products();
+//@if kScaled && !kPrefetchesScales
+        load_column_scales(p, scales, first_column, depth_block, column / 32, (column + kInstructionN) / 32);
+//@endif
         wait_products<0>();
         end_sums(stage);
 #pragma unroll
+//@if kScaled
+        for (int i = 0; i < kInstructionN / 2; i += 4) {
+          const float of_columns[2] = {column_scale(scales, column + i * 2, 0), column_scale(scales, column + i * 2, 1)};
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            Sum& sum = sums[block][column / 2 + i + e];
+            const float scale = scale_of_sum(scales, block * 2 + e / 2, of_columns[e % 2]);
+            sum = begins ? stage[i + e] * scale : ::fmaf(stage[i + e], scale, sum);
+          }
+        }
+//@else
         for (int i = 0; i < kInstructionN / 2; ++i) {
           Sum& sum = sums[block][column / 2 + i];
           sum = begins ? stage[i] : sum + stage[i];
         }
+//@endif
       }
     }
   }
 
+//@if kScaled
+  // Scales of a stage are asked for before the products of the stage before it. Where 256 columns have scales of their own there are no registers for that:
+  // those of an instruction's columns are asked for while it runs.
+  __device__ __forceinline__ void multiply_tile(const Tile& tile) {
+    const int row = tile.row + thread / 32 * 16 + lane / 4;
+    const int column = tile.column/*@if kSplit > 1*/ - static_cast<int>(share) * kChainN/*@endif*/;
+    const int first = /*@if kSplit > 1*/first_block/*@endif*//*@if kSplit == 1*/0/*@endif*/;
+    const int end = /*@if kSplit > 1*/first_block + k_blocks/*@endif*//*@if kSplit == 1*/p.k_blocks/*@endif*/;
+    StageScales scales;
+//@if kPrefetchesScales
+    StageScales next;
+    load_scales(p, scales, row, column, first);
+    if (first + 1 < end) load_scales(p, next, row, column, first + 1);
+//@else
+    load_row_scales(p, scales, row, first);
+//@endif
+    Sum stage[kInstructionN / 2];
+    begin_sums(stage);
+    multiply_stage(stage, true, scales/*@if !kPrefetchesScales*/, column, first/*@endif*/);
+    release(ring.at);
+    ring.next();
+#pragma unroll 1
+    for (int block = first + 1; block < end; ++block) {
+//@if kPrefetchesScales
+      scales = next;
+      if (block + 1 < end) load_scales(p, next, row, column, block + 1);
+//@else
+      load_row_scales(p, scales, row, block);
+//@endif
+      multiply_stage(stage, false, scales/*@if !kPrefetchesScales*/, column, block/*@endif*/);
+      release(ring.at);
+      ring.next();
+    }
+  }
+
+//@else
   __device__ __forceinline__ void multiply_tile() {
     Sum stage[kInstructionN / 2];
     begin_sums(stage);
@@ -414,6 +469,7 @@ struct Multiplier {
     }
   }
 
+//@endif
 //@else
   __device__ __forceinline__ void multiply_stage(bool begins) {
     const auto [left_matrix, right_matrix] = arrived_stage();
@@ -799,7 +855,7 @@ struct Multiplier {
     }
 //@endif
     load_vectors(tile);
-    multiply_tile();
+    multiply_tile(/*@if kScaled*/tile/*@endif*/);
     share_vectors();
     exchange_sums();
     finish_block<0>(tile/*@if kTileInputs > 0*/, tile, false/*@endif*/);
@@ -825,7 +881,7 @@ struct Multiplier {
       Tile next = tile;
       if (has_next) next = own(tile_of(p, index, rank));
       load_vectors(tile);
-      multiply_tile();
+      multiply_tile(/*@if kScaled*/tile/*@endif*/);
       if (kTakesTurns) ring.advance(p.k_blocks);
       share_vectors();
       finish_block<0>(tile/*@if kTileInputs > 0*/, next, has_next/*@endif*/);

@@ -17,7 +17,7 @@
 // where they are: by four lanes that have a row of one, or by eight of two warps that meet for it.
 //
 // Sums of 8-bit floating-point factors keep few bits while tensor cores add to what is there. So each instruction begins at zero, and its sums are added in f32
-// (kPromotes).
+// (kPromotes). Where factors have scales for 128 numbers of the depth (kScaled), they are multiplied by these then: templates/gemm/factor_scales.cuh.
 
 //@section warp_layout
 constexpr int kThreads = 128;
@@ -168,13 +168,18 @@ struct Quarter {
 //@if kPromotes
   // Sums of instructions take registers, so that fragments of few columns are loaded at a time. After a stage all threads meet: the next one's copies have
   // arrived, and this one is filled anew.
-  __device__ __forceinline__ void multiply_step(int stage, int step) {
+  __device__ __forceinline__ void multiply_step(int stage, int step/*@if kScaled*/, const StageScales& scales/*@endif*/) {
     unsigned left[kBlocks][4];
     load_left(left, stage, step);
 #pragma unroll
     for (int pair = 0; pair < kWarpN / 16; ++pair) {
       unsigned right[4];
       load_right(right, stage, step, pair);
+//@if kScaled
+      float of_columns[2][2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) of_columns[i / 2][i % 2] = column_scale(scales, pair * 16 + i / 2 * 8, i % 2);
+//@endif
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
@@ -182,22 +187,44 @@ struct Quarter {
           Sum made[4];
           multiply(made, left[block], right[half * 2], right[half * 2 + 1]);
 #pragma unroll
+//@if kScaled
+          for (int i = 0; i < 4; ++i) {
+            Sum& sum = sums[block][pair * 2 + half][i];
+            sum = ::fmaf(made[i], scale_of_sum(scales, block * 2 + i / 2, of_columns[half][i % 2]), sum);
+          }
+//@else
           for (int i = 0; i < 4; ++i) sums[block][pair * 2 + half][i] += made[i];
+//@endif
         }
       }
     }
   }
 
   __device__ __forceinline__ void multiply_tile() {
+//@if kScaled
+    // Of the 128 numbers at hand, which two stages have, and of the next ones.
+    constexpr int kScaledStages = 128 / kTileK;
+    const int row = tile.row + warp_row * kWarpM + lane / 4;
+    const int column = tile.column + warp_column * kSubtileColumns;
+    StageScales scales, next;
+    load_scales(p, next, row, column, 0);
+//@endif
     begin_tile();
     int stage = 0;
     int before = kStages - 1;
 #pragma unroll 1
     for (int block = 0; block * kTileK < p.k; ++block) {
+//@if kScaled
+      if (block % kScaledStages == 0) {
+        scales = next;
+        const int further = block / kScaledStages + 1;
+        if (further * 128 < p.k) load_scales(p, next, row, column, further);
+      }
+//@endif
       copy_stage(before, block + kStages - 1);
       // Not unrolled: ptxas would load the next step's fragments, too, and spill.
 #pragma unroll 1
-      for (int step = 0; step < kSteps; ++step) multiply_step(stage, step);
+      for (int step = 0; step < kSteps; ++step) multiply_step(stage, step/*@if kScaled*/, scales/*@endif*/);
       wait_copies<kStages - 2>();
       __syncthreads();
       before = stage;

@@ -235,7 +235,7 @@ __device__ __forceinline__ void run_whole_rows(Multiplier& m) {
     }
 //@endif
     m.load_vectors(tile);
-    m.multiply_tile();
+    m.multiply_tile(/*@if kScaled*/tile/*@endif*/);
     m.share_vectors();
 #pragma unroll
     for (int v = 0; v < kPartials; ++v) m.of_rows[0][v] = m.of_rows[1][v] = neutral(v);

@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emitted/gemm_run.hpp"
+#include "emitted/scaled_problem.hpp"
 #include "support/random_case.hpp"
 
 namespace epifuse::test {
@@ -193,7 +194,7 @@ class HostedProduct {
 
 // What all cases came to.
 struct Account {
-  std::uint64_t cases = 0, kernels = 0, reducing = 0;
+  std::uint64_t cases = 0, kernels = 0, reducing = 0, scaled = 0;
   Coverage coverage;
   std::map<std::string, int> tiles, factors, results, refused;
   std::vector<std::string> failures;
@@ -294,6 +295,44 @@ void run_reducing_family(std::uint64_t seed, int cases, Account& account, std::m
   }
 }
 
+// Problems of factors with scales of blocks.
+void run_scaled_family(std::uint64_t seed, int cases, Account& account, std::mutex& mutex) {
+  static constexpr ScaledLines kLines[] = {ScaledLines::each, ScaledLines::blocks, ScaledLines::all};
+  Random random(seed);
+  const ScaledChain& chain = random.pick(std::span(scaled_chains()));
+  const DType factor = random.pick({DType::f8e4m3, DType::f8e5m2});
+  const ScaledLines left = random.pick(std::span<const ScaledLines>(kLines)),
+                    right = random.pick(std::span<const ScaledLines>(kLines));
+  const int architecture = random.pick({90, 90, 89, 120});
+  std::map<std::string, CompiledText> compiled;
+  for (int number = 0; number < cases; ++number) {
+    const ScaledExtents extents{.rows = random.between(1, 200),
+                                .columns = random.between(1, 300),
+                                .depth = random.between(1, random.percent(80) ? 400 : 1500),
+                                .left = left,
+                                .right = right,
+                                .factor = factor,
+                                .padding = random.below(3) * 16,
+                                .lines_are_neighbours = random.percent(50)};
+    ScaledProblem problem(chain, extents, random.pick({DType::f32, DType::bf16}), static_cast<unsigned>(random.bits()));
+    const plan::Inside inside = problem.inside(plan::Machine(architecture, random.between(2, 8)));
+    const std::string source = codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both);
+    const CompiledText& text = compiled.try_emplace(source, source).first->second;
+    std::string failure;
+    for (const When when : kAllTimes) {
+      if (const auto wrong = problem.run(inside, text, when); wrong && failure.empty())
+        failure = fmt::format("{}, {}: {}, {} x {} x {}, family {}, case {}", *wrong, to_string(when), chain.text,
+                              extents.rows, extents.columns, extents.depth, seed, number);
+    }
+    const std::lock_guard lock(mutex);
+    ++account.cases, ++account.scaled;
+    ++account.tiles[std::string(inside.plan.gemm_class.tile_name())];
+    ++account.factors[std::string(to_string(factor))];
+    if (!failure.empty()) account.failures.push_back(failure);
+    if (number == 0) account.kernels += 1;
+  }
+}
+
 void write_report(const Account& account, std::uint64_t seed, const char* path) {
   const nlohmann::ordered_json report = {
       {"command", "./dev reports products"},
@@ -301,6 +340,7 @@ void write_report(const Account& account, std::uint64_t seed, const char* path) 
       {"seed", seed},
       {"problems", account.cases},
       {"with_reductions", account.reducing},
+      {"with_scales", account.scaled},
       {"runs_of_each", std::size(kAllTimes)},
       {"chains", account.kernels},
       {"by_tile", account.tiles},
@@ -330,8 +370,8 @@ TEST(RandomProducts, HostRandomChains) {
         if (account.cases >= cases) return;
         family = seeds.bits();
       }
-      const bool reduces = family % 8 == 0;
-      (reduces ? run_reducing_family : run_family)(family, kCasesPerFamily, account, mutex);
+      const auto run_kind = family % 8 == 0 ? run_reducing_family : family % 8 == 1 ? run_scaled_family : run_family;
+      run_kind(family, kCasesPerFamily, account, mutex);
     }
   };
   {

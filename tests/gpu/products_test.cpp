@@ -21,6 +21,7 @@
 #include "support/gemm_problem.hpp"
 #include "support/products.hpp"
 #include "support/random.hpp"
+#include "support/scaled_product.hpp"
 #include "support/storage.hpp"
 
 namespace epifuse::test {
@@ -161,6 +162,50 @@ TEST_F(Products, HostReductions) {
     }
   }
   EXPECT_GE(hosted, 5);
+}
+
+// Factors with scales of blocks: the chain runs in the product's kernel, or behind one of the product alone.
+TEST_F(Products, MultiplyByScalesOfBlocks) {
+  if (runtime::device_info(0).architecture < 89) GTEST_SKIP() << "no tensor cores for float8 numbers";
+  using enum ScaledLines;
+  unsigned seed = 1;
+  for (const ScaledLines left : {each, blocks, all}) {
+    for (const ScaledLines right : {each, blocks, all}) {
+      const ScaledProduct product(
+          {.rows = 300 + seed, .columns = 400, .depth = 1040, .left = left, .right = right, .padding = 16}, seed);
+      SCOPED_TRACE(seed++);
+      const auto& [rows, columns, depth, of_rows, of_columns, factor, padding, neighbours] = product.extents;
+      std::vector<Array> memory;
+      const auto placed = [&](const TensorView& view, std::size_t bytes) {
+        memory.push_back(engine().array(DType::u8, {static_cast<std::int64_t>(bytes)}, view.data));
+        return TensorView(memory.back().view().data, view.dtype, view.shape, view.strides);
+      };
+      const auto of_factor = [&](const GemmMatrix& one) {
+        return placed(ScaledProduct::matrix(one), one.memory.size());
+      };
+      const std::vector<TensorView> inputs = {
+          of_factor(product.left), of_factor(product.rights[0]),
+          placed(product.left_scales.view(false), product.left_scales.memory.size() * sizeof(float)),
+          placed(product.right_scales[0].view(true), product.right_scales[0].memory.size() * sizeof(float))};
+      const std::vector<double> expected = product.values(0);
+      for (const bool is_apart : {false, true}) {
+        const Epilogue tail = as_written(is_apart ? "flip(scaled_mm(x, transpose(w, 0, 1), sx, sw), 1)"
+                                                  : "scaled_mm(x, transpose(w, 0, 1), sx, sw)");
+        const Array out = engine().empty(DType::f32, {rows, columns});
+        engine().launch(tail, nullptr, out.view(), inputs);
+        engine().synchronize();
+        const auto found = contents<float>(out);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          const std::size_t row = i / static_cast<std::size_t>(columns),
+                            last = row * static_cast<std::size_t>(columns) + static_cast<std::size_t>(columns) - 1;
+          const std::size_t at = is_apart ? last - i % static_cast<std::size_t>(columns) : i;
+          ASSERT_NEAR(static_cast<double>(found[i]), expected[at],
+                      static_cast<double>(depth) * ScaledProduct::kLargest * 0x1p-22)
+              << "element " << i << (is_apart ? ", apart" : "");
+        }
+      }
+    }
+  }
 }
 
 // The kernel of GPUs whose warps multiply, on whichever GPU is here: one whose warp groups multiply runs it as well.

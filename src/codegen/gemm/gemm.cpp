@@ -55,7 +55,12 @@ class GemmEmitter {
     out += pack();
     prelude_.require(family_->boxes());
     out += prelude_.take();
-    out += params() + chain + host() + family_->multiply();
+    out += params();
+    if (made_.is_scaled()) {
+      prelude_.require("factor_scales");
+      out += prelude_.take();
+    }
+    out += chain + host() + family_->multiply();
     if (made_.has_whole_rows()) prelude_.require("whole_rows");
     prelude_.require(family_->skeleton());
     out += prelude_.take();
@@ -81,11 +86,14 @@ class GemmEmitter {
     std::string out =
         "// A vector of the chain: strides in elements.\nstruct Vector {\n  const void* data;\n"
         "  long long batch_stride, stride;\n};\n\n" +
-        partials() + scales_type() + family_->tensor() + "// The kernel's parameter.\nstruct Params {\n";
+        factor_scales() + partials() + scales_type() + family_->tensor() +
+        "// The kernel's parameter.\nstruct Params {\n";
     out += family_->factors();
     if (count(GemmRole::tile) > 0) out += fmt::format("  {} inputs[kTileInputs];\n", family_->tensor_name());
     if (count(GemmRole::row) > 0) out += "  Vector row_vectors[kRowVectors];\n";
     if (count(GemmRole::column) > 0) out += "  Vector column_vectors[kColumnVectors];\n";
+    if (made_.left_scales != plan::ScaledLines::none) out += "  FactorScales left_scales;\n";
+    if (made_.right_scales != plan::ScaledLines::none) out += "  FactorScales right_scales[kProducts];\n";
     if (has_partials()) out += "  Partials partials[kPartials];\n";
     for (std::size_t i = 0; i < scales().size(); ++i) out += fmt::format("  Scales scales{};\n", i);
     out += family_->numbers();
@@ -305,6 +313,12 @@ class GemmEmitter {
     return "// A result with a value for each group of columns: strides in elements.\nstruct Scales {\n  void* data;\n"
            "  long long batch_stride, row_stride, group_stride;\n};\n\n";
   }
+  std::string factor_scales() const {
+    if (!made_.is_scaled()) return {};
+    return "// Scales of a factor: strides in elements, of its lines or of 128 of them, and of 128 numbers of the "
+           "depth.\n"
+           "struct FactorScales {\n  const float* data;\n  long long line_stride, depth_stride;\n};\n\n";
+  }
   std::string partials() const {
     if (!has_partials()) return {};
     return "// Partial results of a reduction, of so many values beside each other.\nstruct Partials {\n  float* "
@@ -468,6 +482,11 @@ std::vector<std::byte> pack_gemm(const ir::Program& program, const plan::GemmPla
       add(vector.batch_stride);
       add(vector.stride);
     }
+  }
+  for (const plan::GemmFactorScales& scales : plan.factor_scales) {
+    add(scales.data);
+    add(scales.line_stride);
+    add(scales.depth_stride);
   }
   for (const plan::GemmScales& scales : plan.scales) {
     add(scales.data);

@@ -9,6 +9,7 @@
 #include "ir/derivatives.hpp"
 #include "ir/result_types.hpp"
 #include "ir/subchain.hpp"
+#include "plan/bind/block_scales.hpp"
 #include "plan/bind/shapes.hpp"
 #include "plan/bind/views.hpp"
 
@@ -61,7 +62,10 @@ class ProductSplitter {
     std::vector<ir::Value> writes;
     for (const ir::Result& result : program_.results()) writes.push_back(result.value);
     std::vector<bool> is_product;
-    for (const Node& n : program_.nodes()) is_product.push_back(ir::is_product(n.op));
+    for (const Node& n : program_.nodes()) {
+      is_product.push_back(ir::is_product(n.op));
+      if (n.op == Op::matmul) std::ranges::copy(scales_of_chain(n), std::back_inserter(writes));
+    }
     needed_ = needed_for(program_, writes, is_product);
   }
 
@@ -106,7 +110,13 @@ class ProductSplitter {
 
   ir::Value copy(std::size_t i, const std::vector<ir::Value>& copies) {
     const Node& n = program_.nodes()[i];
-    if (ir::is_product(n.op)) return builder_.input(names_[next_product_++]);
+    if (ir::is_product(n.op)) {
+      ir::Value product = builder_.input(names_[next_product_++]);
+      if (n.op != Op::matmul) return product;
+      for (const ir::Value scale : scales_of_chain(n))
+        product = builder_.apply(Op::mul, {product, copies[at(scale)], ir::kNone});
+      return product;
+    }
     std::array<ir::Value, ir::kMaxArity> args = {ir::kNone, ir::kNone, ir::kNone};
     for (std::size_t k = 0; k < static_cast<std::size_t>(n.arity()); ++k) args[k] = copies[at(n.args[k])];
     if (is_elementwise_ && (n.op == Op::unflatten || n.op == Op::flatten || n.op == Op::along))
@@ -114,11 +124,64 @@ class ProductSplitter {
     return rebuilt(builder_, n, args, name_of_operand(program_, n), program_.view_of(n));
   }
 
+  // Of the argument of a product; kNone where it has none.
+  ir::Value scale_of(const Node& product, std::size_t argument) const {
+    const Node& factor = node(product.args[argument]);
+    return factor.op == Op::block_scaled ? factor.args[1] : ir::kNone;
+  }
+  ScaleShape shape_of_scale_of(const Node& product, std::size_t argument) const {
+    return shape_of_scale(shape(product.args[argument]), shape(scale_of(product, argument)), argument);
+  }
+
+  // Scales for each row, each column or all: they multiply the product in the chain.
+  base::InlineVector<ir::Value, 2> scales_of_chain(const Node& product) const {
+    base::InlineVector<ir::Value, 2> scales;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const ir::Value scale = scale_of(product, i);
+      if (scale != ir::kNone && !shape_of_scale_of(product, i).is_of_blocks) scales.push_back(scale);
+    }
+    return scales;
+  }
+
+  // The others, which a product's kernel reads where they lie.
+  std::optional<BlockScales> block_scales(const Node& product, std::size_t argument) const {
+    const ir::Value scale = scale_of(product, argument);
+    if (scale == ir::kNone) return std::nullopt;
+    const ScaleShape varies = shape_of_scale_of(product, argument);
+    if (!varies.is_of_blocks) return std::nullopt;
+    auto operand = strided(scale);
+    if (!operand || operand->dtype != DType::f32)
+      fail(unsupported,
+           "the {} scale of '{}' varies along the depth, and products read such scales as they lie in memory, in f32; "
+           "it is {}. Write it to a tensor of f32 in a chain of its own, and pass that",
+           argument == 0 ? "left" : "right", ir::written_name(product),
+           operand ? std::string(to_string(operand->dtype)) : fmt::format("'{}'", plan::text_of(program_, scale)));
+    if (argument == 1) {
+      std::swap(operand->shape[0], operand->shape[1]);
+      std::swap(operand->strides[0], operand->strides[1]);
+    }
+    for (int d = 0; d < 2; ++d) {
+      if (operand->shape[d] == 1) operand->strides[d] = 0;
+    }
+    return BlockScales{*operand, varies.is_of_each};
+  }
+
+  std::string text_of_factor(const Node& product, std::size_t argument, const Factor& factor,
+                             const std::optional<BlockScales>& scales) const {
+    const ir::Value scale = scale_of(product, argument);
+    return scales ? fmt::format("block_scaled({}, {})", factor.text, plan::text_of(program_, scale)) : factor.text;
+  }
+
   Product product_of(ir::Value value) const {
     const Node& n = node(value);
     Product product{factor_of(n, 0), factor_of(n, 1), shape(value), {}, {}, n.op == Op::matmul && n.constant != 0};
     if (n.op == Op::conv2d) product.windows = n.shaping.windows;
     check_types(n, product.left.dtype, product.right.dtype);
+    if (n.op == Op::matmul) {
+      check_scaled_types(n, product.left.dtype);
+      product.left_scales = block_scales(n, 0);
+      product.right_scales = block_scales(n, 1);
+    }
     if (product.tf32 && product.left.dtype != DType::f32)
       fail(unsupported, "'{}' has tf32=true, which is for factors of f32; these are {}. Leave it out",
            ir::written_name(n), to_string(product.left.dtype));
@@ -128,7 +191,8 @@ class ProductSplitter {
     product.text =
         product.windows ? fmt::format("conv2d({}, {})", product.left.text, product.right.text)
         : is_linear ? fmt::format("linear({}, {})", product.left.text, plan::text_of(program_, node(n.args[1]).args[0]))
-                    : fmt::format("{} @ {}", product.left.text, product.right.text);
+                    : fmt::format("{} @ {}", text_of_factor(n, 0, product.left, product.left_scales),
+                                  text_of_factor(n, 1, product.right, product.right_scales));
     if (product.tf32) product.text += " in TF32";
     return product;
   }
@@ -144,6 +208,14 @@ class ProductSplitter {
          ir::written_name(n), to_string(left), to_string(right));
   }
 
+  void check_scaled_types(const Node& n, DType factor) const {
+    if (is_float8(factor) || (scale_of(n, 0) == ir::kNone && scale_of(n, 1) == ir::kNone)) return;
+    fail(unsupported,
+         "'{}' has scales of factors of {}; those of f8e4m3 and f8e5m2 have scales. Scales of rows and of columns "
+         "multiply any product: (a @ b) * scale",
+         ir::written_name(n), to_string(factor));
+  }
+
   // i32 holds every sum of so many products of i8.
   static void check_sums(const Node& n, const Product& product) {
     constexpr std::int64_t kMostDepth = (std::int64_t{1} << 31) / (std::int64_t{128} * 128) - 1;
@@ -157,7 +229,8 @@ class ProductSplitter {
 
   // A factor is read where it lies.
   Factor factor_of(const Node& product, std::size_t argument) const {
-    const ir::Value value = product.args[argument];
+    ir::Value value = product.args[argument];
+    if (node(value).op == Op::block_scaled) value = node(value).args[0];
     if (const auto operand = strided(value)) return *operand;
     ir::Value computed = value;
     while (is_movement(node(computed))) computed = node(computed).args[0];
@@ -225,6 +298,28 @@ std::optional<std::int64_t> merged_stride(const Dims& shape, const Dims& strides
     next = strides[d] * shape[d];
   }
   return innermost.value_or(0);
+}
+
+ir::Program program_of(const Product& product) {
+  ir::Builder builder;
+  ir::Value left = builder.input("x");
+  ir::Value right = builder.input("w");
+  if (product.left_scales) left = builder.block_scaled(left, builder.input("sx"));
+  if (product.right_scales) right = builder.block_scaled(right, builder.input("sw"));
+  builder.result("", builder.matmul(left, right, product.tf32));
+  return std::move(builder).finish();
+}
+
+std::vector<TensorView> operands_of(const Product& product, std::span<const TensorView> inputs) {
+  std::vector<TensorView> operands = {product.left.view(inputs), product.right.view(inputs)};
+  if (product.left_scales) operands.push_back(product.left_scales->values.view(inputs));
+  if (product.right_scales) {
+    operands.push_back(product.right_scales->values.view(inputs));
+    TensorView& scales = operands.back();
+    std::swap(scales.shape[0], scales.shape[1]);
+    std::swap(scales.strides[0], scales.strides[1]);
+  }
+  return operands;
 }
 
 TensorView Product::result(DType type) const {

@@ -30,6 +30,21 @@ struct Factor {
   TensorView view(std::span<const TensorView> inputs) const;
 };
 
+/// Scales in memory of a factor's blocks: f32 [lines, blocks of the depth], with strides of 0 where one is for all.
+/// Lines are rows of a left factor and columns of a right one.
+struct ScaleView {
+  TensorView values;
+  bool is_of_each;  ///< line; else of each 128 lines
+};
+
+/// The same as elements of one of the user's tensors.
+struct BlockScales {
+  Factor values;
+  bool is_of_each;
+
+  ScaleView view(std::span<const TensorView> inputs) const { return {values.view(inputs), is_of_each}; }
+};
+
 /// left @ right: [..., rows, depth] times [..., depth, columns]. The dimensions in front broadcast. Or a convolution of
 /// images with filters.
 struct Product {
@@ -39,10 +54,18 @@ struct Product {
   std::string text;                                     ///< as people write it: "x @ transpose(w, -2, -1)"
   bool tf32 = false;                                    ///< f32 may be multiplied as TF32
   std::optional<ir::Windows2d> windows = std::nullopt;  ///< of a convolution
+  /// Of blocks, by which sums of 128 numbers of the depth are multiplied. What does not vary along the depth is part of
+  /// the chain instead.
+  std::optional<BlockScales> left_scales = std::nullopt, right_scales = std::nullopt;
 
+  bool has_scales() const { return left_scales || right_scales; }
   /// The result in no memory: dense, that of a convolution channels-last.
   TensorView result(DType type) const;
 };
+
+/// The chain of a product alone: of its factors as they lie in memory, then of the scales that vary along the depth.
+ir::Program program_of(const Product& product);
+std::vector<TensorView> operands_of(const Product& product, std::span<const TensorView> inputs);
 
 /// A chain without products that computes the same, and what it reads.
 struct WithoutProducts {

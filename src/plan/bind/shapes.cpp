@@ -11,6 +11,7 @@
 #include "ir/result_types.hpp"
 #include "plan/bind/axes.hpp"
 #include "plan/bind/axis_numbers.hpp"
+#include "plan/bind/block_scales.hpp"
 #include "plan/bind/indices.hpp"
 #include "plan/bind/products.hpp"
 #include "plan/bind/shape_rules.hpp"
@@ -48,6 +49,7 @@ class Inference {
 
  private:
   void infer() {
+    check_scaled_factors(program_);
     for (const Node& node : program_.nodes()) {
       values_.push_back(shape_of(node));
       check_elements(node, values_.back().shape);
@@ -69,6 +71,7 @@ class Inference {
     if (node.op == Op::iota) return numbered(node);
     if (node.op == Op::cat) return joined(node);
     if (ir::is_product(node.op)) return multiplied(node);
+    if (node.op == Op::block_scaled) return fresh(value(node.args[0]).shape);
     if (node.op == Op::index_copy) return copied_into(node);
     if (node.op == Op::scale_tiles) return tiled(node);
     if (ir::is_indexing(node.op) || node.op == Op::repeat_as) return indexed(node);
@@ -226,6 +229,11 @@ class Inference {
 
   // Nothing iterates over the dimensions of a product and of its factors at once: its own are new ones.
   Shaped multiplied(const Node& node) {
+    for (std::size_t side = 0; side < 2; ++side) {
+      const Node& factor = program_.node(node.args[side]);
+      if (factor.op == Op::block_scaled)
+        check_scale(node, side, value(factor.args[0]).shape, value(factor.args[1]).shape);
+    }
     return fresh(shape_of_product(node, value(node.args[0]).shape, value(node.args[1]).shape));
   }
 

@@ -97,6 +97,18 @@ std::string whole_rows_text(const GemmClass& made) {
       made.row_blocks(), exchanges == 1 ? "once" : "twice");
 }
 
+std::string scales_text(const GemmClass& made) {
+  if (!made.is_scaled()) return {};
+  const auto of = [](ScaledLines lines, std::string_view side, std::string_view line) {
+    if (lines == ScaledLines::none) return std::string();
+    return fmt::format("; {}: one for each {}{} and 128 numbers of the depth", side,
+                       lines == ScaledLines::blocks ? "128 " : "",
+                       lines == ScaledLines::blocks ? fmt::format("{}s", line) : line);
+  };
+  return fmt::format("scales           f32, by which sums of 128 numbers are multiplied{}{}\n",
+                     of(made.left_scales, "left", "row"), of(made.right_scales, "right", "column"));
+}
+
 // These do not add up to the estimate: memory moves beside the products, and where groups take turns, so does most
 // of the chain.
 std::string time_text(const GemmPlan& plan, const ProductTimes& times) {
@@ -134,6 +146,7 @@ std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::P
   std::string out = fmt::format("{}{}, sums in {}{}\n", plan.convolution ? convolution_text(plan) : product_text(plan),
                                 another, to_string(made.sums()),
                                 made.promotes() ? fmt::format(", of {} numbers at a time", made.promoted_depth()) : "");
+  out += scales_text(made);
   if (plan.convolution) out += rows_text(plan);
   out += fmt::format("tile             {}; {} stages, {} slots{}\n", made.tile_name(), made.stages(), made.slots,
                      cluster_text(made));
@@ -178,6 +191,8 @@ PlanSummary summarise(const Inside& inside, const PlanSummary& chain, const Mach
         of.channels * (of.images * of.input_height * of.input_width + of.filter_height * of.filter_width * columns);
   }
   summary.bytes_read += static_cast<std::uint64_t>(of_factors) * size_of(plan.gemm_class.factor);
+  for (const GemmFactorScales& scales : plan.factor_scales)
+    summary.bytes_read += static_cast<std::uint64_t>(scales.count) * sizeof(float);
   for (std::size_t i = 0; i < inside.hosted.split.reads.size(); ++i) {
     if (inside.hosted.split.reads[i].is_product) summary.bytes_read -= chain.operands[i].bytes;
   }

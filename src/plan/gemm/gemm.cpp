@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "plan/analysis/accuracy.hpp"
+#include "plan/gemm/factor_scales.hpp"
 #include "plan/gemm/maps.hpp"
 #include "plan/gemm/tiles.hpp"
 #include "plan/gemm/time.hpp"
@@ -161,6 +162,8 @@ class GemmPlanner {
     made.reductions = host_.reductions;
     if (host_.groups != nullptr) add_groups(plan);
     place_operands(plan);
+    place_scales(plan, host_.scaling);
+    check_scales_apart(output_, host_.scaling);
     check_memory(made, left_, right_, output_, inputs_, program_, host_.scales);
     choose_tile(plan);
     make_maps(plan);
@@ -381,6 +384,12 @@ class GemmPlanner {
            "the chain reduces groups of {} columns of {}; sm_{} has no tile with whole ones that fits its shared "
            "memory. Run the product and the chain apart",
            host_.groups->columns, products_.size() == 1 ? "a product" : "two products", machine_.architecture);
+    if (!chosen && plan.gemm_class.right_scales == ScaledLines::each && products_.size() > 1)
+      fail(
+          unsupported,
+          "two products have scales for each column, which leave no registers for the {} vectors of the chain. Run the "
+          "products and the chain apart",
+          plan.row_vectors.size() + plan.column_vectors.size());
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
@@ -512,8 +521,10 @@ std::int64_t GemmPlan::partials_at(std::size_t reduction) const {
 
 void GemmPlan::move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
                        std::span<const TensorView> inputs, const ir::Program& program,
-                       std::span<const OutputView> moved_scales) {
+                       std::span<const OutputView> moved_scales, const GemmScaling& scaling) {
   check_memory(gemm_class, left, right, output, inputs, program, moved_scales);
+  check_scales_apart(output, scaling);
+  move_scales(*this, scaling);
   for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = scales_at(moved_scales[i]);
   maps[0].data = left.data;
   for (std::size_t i = 0; i < right.size(); ++i) maps[1 + i].data = right[i].data;

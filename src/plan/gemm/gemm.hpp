@@ -20,6 +20,7 @@
 
 #include "base/inline_vector.hpp"
 #include "ir/program.hpp"
+#include "plan/bind/products.hpp"
 #include "plan/device/machine.hpp"
 #include "plan/gemm/patches.hpp"
 #include "plan/kernel_class.hpp"
@@ -129,11 +130,28 @@ struct GemmGroups {
   int reduced_second() const { return second.results().empty() ? 0 : static_cast<int>(second.results().size()) - 1; }
 };
 
+/// Which lines of a factor have a scale of their own for each 128 numbers of the depth: its rows, or the columns of a
+/// right one.
+enum class ScaledLines : std::uint8_t {
+  none,
+  each,
+  blocks,  ///< of 128
+};
+
+/// Scales of the left factor, and of each product's right one; perhaps of one side alone.
+struct GemmScaling {
+  std::optional<ScaleView> left = std::nullopt;
+  std::vector<ScaleView> rights = {};
+
+  bool is_empty() const { return !left && rights.empty(); }
+};
+
 /// What a chain has beside a value for each element.
 struct GemmHost {
   GemmReductions reductions = {};
   std::shared_ptr<const GemmGroups> groups = nullptr;
   std::vector<OutputView> scales = {};  ///< of `groups->scales`: [rows, groups], or with a batch in front
+  GemmScaling scaling = {};             ///< of the factors
 };
 
 /// What decides the text of a kernel that goes on with groups of columns, or with whole rows.
@@ -163,6 +181,7 @@ struct GemmClass {
   bool has_windows;      ///< the rows of the left factor are windows of images
   bool left_transposed;  ///< its rows are contiguous, not its depth
   bool right_transposed;
+  ScaledLines left_scales = ScaledLines::none, right_scales = ScaledLines::none;
   base::InlineVector<GemmOperand, 8> operands;  ///< by input of the chain
   GemmReductions reductions;                    ///< by result of the chain behind the first, which is the tensor
   std::optional<GemmGroupClass> groups;
@@ -213,6 +232,8 @@ struct GemmClass {
   bool promotes() const { return factor == DType::f8e4m3 || factor == DType::f8e5m2; }
   /// Numbers of the depth whose sums are taken out at a time.
   int promoted_depth() const;
+  /// Whether they are multiplied by scales then.
+  bool is_scaled() const { return left_scales != ScaledLines::none || right_scales != ScaledLines::none; }
   /// Columns of one instruction of warp groups. Sums that are taken out need registers beside the others.
   int instruction_columns() const { return promotes() ? std::min(tile_columns(), 128) : tile_columns(); }
   /// Of a sub-tile of the result, which has 64 rows: those of four warps.
@@ -242,6 +263,8 @@ struct GemmClass {
                       Field{"has_windows", &GemmClass::has_windows},
                       Field{"left_transposed", &GemmClass::left_transposed},
                       Field{"right_transposed", &GemmClass::right_transposed},
+                      Field{"left_scales", &GemmClass::left_scales},
+                      Field{"right_scales", &GemmClass::right_scales},
                       Field{"operands", &GemmClass::operands},
                       Field{"reductions", &GemmClass::reductions},
                       Field{"groups", &GemmClass::groups},
@@ -270,6 +293,13 @@ struct GemmVector {
   std::int64_t batch_stride, stride;
 };
 
+/// Scales of a factor: strides in elements, along its lines or blocks of them, and along blocks of the depth.
+struct GemmFactorScales {
+  const void* data;
+  std::int64_t line_stride, depth_stride;
+  std::int64_t count;
+};
+
 /// Partial results of one reduction: f32 [count, extent].
 struct GemmPartials {
   std::int64_t
@@ -295,6 +325,7 @@ struct GemmPlan {
   std::optional<Convolution> convolution;          ///< then rows are pixels, of warp groups those of patches
   std::vector<GemmMap> maps;  ///< left, right of each product, result, then the operands that are tiles
   std::vector<GemmVector> row_vectors, column_vectors;
+  std::vector<GemmFactorScales> factor_scales;  ///< of the left factor, then of the right ones; those that there are
   std::shared_ptr<const GemmGroups> groups;
   std::vector<GemmScales> scales;
   std::vector<GemmPartials> partials;  ///< by reduction of rows or columns; they lie behind each other in the workspace
@@ -307,7 +338,8 @@ struct GemmPlan {
   /// The same of other memory, of which all else is equal. `inputs` are those of the chain, `scales` those of groups.
   /// Throws Error(invalid_argument) where the result overlaps what is still to be read.
   void move_to(const TensorView& left, std::span<const TensorView> right, const OutputView& output,
-               std::span<const TensorView> inputs, const ir::Program& program, std::span<const OutputView> scales = {});
+               std::span<const TensorView> inputs, const ir::Program& program, std::span<const OutputView> scales = {},
+               const GemmScaling& scaling = {});
 };
 
 /// `product` names the operand of the chain that stands for left @ right^T; its own view in `inputs` is not looked at.

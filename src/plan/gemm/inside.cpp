@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "plan/bind/block_scales.hpp"
 #include "plan/bind/views.hpp"
 #include "plan/plan.hpp"
+#include "plan/planning.hpp"
 
 namespace epifuse::plan {
 namespace {
@@ -128,6 +130,9 @@ namespace {
 bool is_same(const Factor& a, const Factor& b) {
   return a.input == b.input && a.offset == b.offset && a.shape == b.shape && a.strides == b.strides;
 }
+bool is_same(const std::optional<BlockScales>& a, const std::optional<BlockScales>& b) {
+  return a && b ? is_same(a->values, b->values) : !a && !b;
+}
 
 // Why no kernel computes these products together, or nothing.
 std::string why_apart(const std::vector<Product>& products) {
@@ -143,6 +148,8 @@ std::string why_apart(const std::vector<Product>& products) {
     if (!is_same(other.left, first.left) || other.shape != first.shape || other.windows != first.windows ||
         (first.windows && other.right.shape != first.right.shape))
       return fmt::format("'{}' and '{}' are no products of one left factor", first.text, other.text);
+    if (!is_same(other.left_scales, first.left_scales) || !other.right_scales != !first.right_scales)
+      return fmt::format("the scales of '{}' and '{}' do not vary alike along the depth", first.text, other.text);
   }
   return {};
 }
@@ -187,6 +194,13 @@ ProductOperands operands_of_convolution(const WithoutProducts& split, const Outp
   return made;
 }
 
+// A matrix of one row has any stride: one that the kernel copies rows by.
+void give_row_stride(TensorView& matrix) {
+  const int row = matrix.shape.size() - 2;
+  const std::int64_t unit = 16 / static_cast<std::int64_t>(size_of(matrix.dtype));
+  if (matrix.shape[row] == 1) matrix.strides[row] = divide_up(matrix.shape[row + 1], unit) * unit;
+}
+
 }  // namespace
 
 std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hosted,
@@ -199,16 +213,23 @@ std::variant<ProductOperands, std::string> operands_of_product(const Hosted& hos
   if (product.windows) return operands_of_convolution(split, written, inputs);
   const auto operands = split.operands(inputs, abstract_results(split));
   const Merge merge(product.shape, product.right.shape);
-  const auto left = merge.left(product.left.view(inputs));
-  const auto output = merge.of(written);
+  auto left = merge.left(product.left.view(inputs));
+  auto output = merge.of(written);
   if (!left) return not_in_line(fmt::format("'{}'", product.left.text));
   if (!output) return not_in_line("the result");
+  if (product.has_scales()) {
+    give_row_stride(*left);
+    give_row_stride(*output);
+  }
   ProductOperands made{*left, {}, {written.writable(), written.dtype, output->shape, output->strides}, {}, {}};
   for (const Product& each : split.products) {
-    const auto right = merge.right(each.right.view(inputs));
+    auto right = merge.right(each.right.view(inputs));
     if (!right) return not_in_line(fmt::format("'{}'", each.right.text));
+    if (product.has_scales()) give_row_stride(*right);
     made.rights.push_back(*right);
+    if (each.right_scales) made.scaling.rights.push_back(each.right_scales->view(inputs));
   }
+  if (product.left_scales) made.scaling.left = product.left_scales->view(inputs);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto operand = merge.of(operands[i]);
     if (!operand) return not_in_line(fmt::format("operand '{}'", split.chain.operand_text(i)));
@@ -263,6 +284,15 @@ std::optional<std::int64_t> columns_from(const Lowered::Operand& operand, const 
   return first;
 }
 
+// The scales of a right factor whose columns begin at `first` of those of `whole`; false where they begin within a
+// block.
+bool begin_at(std::optional<BlockScales>& scales, std::int64_t first) {
+  if (!scales) return true;
+  const std::int64_t of_a_scale = scales->is_of_each ? 1 : kScaledBlock;
+  scales->values.offset += first / of_a_scale * scales->values.strides[0] * static_cast<std::int64_t>(sizeof(float));
+  return first % of_a_scale == 0;
+}
+
 // The product whose elements an operand of a chain without views reads.
 std::optional<Product> product_read(const Product& whole, const Lowered::Operand& operand) {
   if (whole.windows) {
@@ -272,6 +302,7 @@ std::optional<Product> product_read(const Product& whole, const Lowered::Operand
   const auto first = columns_from(operand, whole);
   if (!first) return std::nullopt;
   Product made = whole;
+  if (!begin_at(made.right_scales, *first)) return std::nullopt;
   const int rank = whole.right.shape.size();
   made.shape = operand.shape;
   made.text = operand.text;
@@ -351,7 +382,7 @@ std::variant<Inside, std::string> plan_hosted(const Hosted& host, std::span<cons
                        to_string(split.products[0].shape));
   auto operands = operands_of_product(host, outputs, inputs);
   if (auto* const why = std::get_if<std::string>(&operands)) return std::move(*why);
-  const auto& [left, rights, output, all, scales] = std::get<ProductOperands>(operands);
+  const auto& [left, rights, output, all, scales, scaling] = std::get<ProductOperands>(operands);
   std::vector<std::string_view> names(split.products.size());
   for (std::size_t i = 0; i < split.reads.size(); ++i) {
     if (split.reads[i].is_product) names[split.reads[i].index] = split.chain.inputs()[i];
@@ -362,7 +393,7 @@ std::variant<Inside, std::string> plan_hosted(const Hosted& host, std::span<cons
     Inside made{host,
                 windows ? plan_convolution(split.chain, names, *windows, left, right, output, all, machine)
                         : plan_gemm(split.chain, names, left, right, output, all, machine,
-                                    {host.reductions, host.groups, scales}),
+                                    {host.reductions, host.groups, scales, scaling}),
                 {}};
     double operand_bytes = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -399,7 +430,10 @@ std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std:
                                               std::span<const TensorView> inputs, const Machine& machine) {
   auto planned = plan_one_kernel(split, outputs, inputs, machine);
   const auto* const made = std::get_if<Inside>(&planned);
-  if (made == nullptr || made->times.inside <= made->times.apart || !is_one_kernel(split, outputs, inputs, machine))
+  // Nobody else multiplies by scales that vary along the depth: apart, this kernel runs without the chain.
+  const bool has_scales = std::ranges::any_of(split.products, &Product::has_scales);
+  if (made == nullptr || has_scales || made->times.inside <= made->times.apart ||
+      !is_one_kernel(split, outputs, inputs, machine))
     return planned;
   return fmt::format("one kernel would take about {:.3g} us, and the product and then the chain {:.3g} us",
                      made->times.inside * 1e6, made->times.apart * 1e6);

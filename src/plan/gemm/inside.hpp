@@ -24,6 +24,7 @@ struct ProductOperands {
   OutputView output;                                     ///< [rows, columns], or with a batch in front
   base::InlineVector<TensorView, 8> all;  ///< of the chain, in the result's shape; of the product the shape alone
   std::vector<OutputView> scales;         ///< results with a value for each group: [rows, groups] likewise
+  GemmScaling scaling = {};               ///< of the factors
 };
 
 /// A product of matrices, or of one batch of them.

@@ -103,6 +103,16 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
   return std::nullopt;
 }
 
+// 256 columns with scales of their own leave few registers. Of one product ptxas spilled 96 bytes. Of two it spilled 16
+// where each row has a scale and the chain a vector along columns; with a vector along rows instead it spilled none.
+bool has_registers_for_scales(const GemmClass& made, const WarpGroupTile& tile) {
+  constexpr int kMostHeld = 3;
+  if (made.right_scales != ScaledLines::each || tile.columns <= 128) return true;
+  const int of_rows = made.left_scales == ScaledLines::each ? 2 : made.left_scales == ScaledLines::blocks ? 1 : 0;
+  const int held = of_rows + 2 * made.count(GemmRole::column) + made.count(GemmRole::row);
+  return made.count(GemmRole::product) > 1 && held <= kMostHeld;
+}
+
 // Of `made` with this tile. Operands are copied one sub-tile less ahead than there are slots, and no tile ahead. Groups
 // of columns are of one block. A warp group whose turn it is would wait for the sums that are taken out of each stage,
 // and the other would not fill the gap.
@@ -110,6 +120,7 @@ bool is_possible(const GemmClass& made, const WarpGroupTile& tile, const GemmWor
   constexpr int kTransposedBox = 64;  // columns of a right factor whose columns are contiguous, that a box has
   const int columns = made.chain_columns();
   if (tile.takes_turns && made.promotes()) return false;
+  if (!has_registers_for_scales(made, tile)) return false;
   if (made.right_transposed && tile.columns / tile.cluster % kTransposedBox != 0) return false;
   if (columns % WarpGroupTile::kSubtileColumns != 0) return false;
   if (tile.columns % made.instruction_columns() != 0 || tile.row_blocks > machine.multiprocessors) return false;
@@ -138,12 +149,14 @@ std::vector<WarpGroupTile> row_tiles(const GemmClass& made, std::int64_t columns
 // A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
 // and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14. Of chains that
 // reduce it spilled with 87, not with 74; where sums are taken out with 38, not with 27. Windows take registers, too:
-// it spilled where sums are taken out, with two products, and with 80 instructions; not with 50.
+// it spilled where sums are taken out, with two products, and with 80 instructions; not with 50. Scales of factors take
+// registers throughout.
 bool is_possible(const GemmClass& made, const WarpTile& tile, const GemmWork& work, const Machine& /*machine*/) {
   // A warp has whole groups of columns, or one of two halves of one.
   const bool has_groups = made.group_columns() != 0 && made.group_columns() != made.result_columns();
   if (has_groups && made.subtile_columns() % made.group_columns() != 0) return false;
   if (tile.tile_rows * tile.columns < 128 * 128) return true;
+  if (made.is_scaled()) return false;
   if (made.has_windows) return !made.promotes() && made.count(GemmRole::product) == 1 && work.instructions <= 60;
   const bool reduces = !made.reductions.empty();
   if (made.promotes()) return work.instructions <= (reduces ? 30 : 40) && made.count(GemmRole::product) == 1;
