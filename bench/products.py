@@ -120,7 +120,7 @@ class Case:
                 size = self.depth**-0.5 if name == "w" and dtype not in NARROW else 1  # products of about 1, as a layer's
                 made[name] = (torch.randn(shape, device="cuda") * size).to(torch_dtype(kind))
         for name, shape in self.scales(dtype).items():
-            size = 1 if name == "sx" else self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
+            size = 1.0 if name == "sx" else self.depth**-0.5 / (73 * 73 if dtype == "i8" else 1)
             made[name] = torch.full(shape, size, device="cuda")
             if dtype == BLOCKS:
                 made[name] *= torch.rand(shape, device="cuda") + 0.5
