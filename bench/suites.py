@@ -261,6 +261,13 @@ SUITES = {
             minutes=15,
         ),
         package_suite(
+            "product-kinds",
+            "norms of whole rows behind products, f32 numbers in TF32 and float8 numbers with scales of blocks, beside the same",
+            "PRODUCTS",
+            {"h200": H200},
+            minutes=3,
+        ),
+        package_suite(
             "convolutions",
             "convolutions that host their chain beside cuDNN, with and without a tail, torch.compile and eager PyTorch",
             "CONVOLUTIONS",
