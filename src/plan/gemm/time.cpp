@@ -15,9 +15,9 @@ namespace {
 
 // Of a multiprocessor of an H100 at the clock that it keeps under such a load, as measured with products of 8192 x 8192
 // x 8192 (bench/products.py).
-constexpr double kFlops16 = 5.3e12;  // of 16-bit numbers, in a second
-constexpr double kFlops8 = 9.3e12;   // of 8-bit ones
-constexpr double kFlopsTf32 = 2.6e12;  // of TF32, as on an H200 (bench/product_kinds.py)
+constexpr double kFlops16 = 5.3e12;      // of 16-bit numbers, in a second
+constexpr double kFlops8 = 9.3e12;       // of 8-bit ones
+constexpr double kFlopsTf32 = 2.6e12;    // of TF32, as on an H200 (bench/product_kinds.py)
 constexpr double kInstructions = 190e9;  // 128 lanes at 1.5 GHz, in a second
 // Of a chain inside a product, by both warp groups that multiply: two warps for each scheduler wait for each other's
 // results more often. One group alone keeps half of it.
