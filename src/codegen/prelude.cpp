@@ -13,15 +13,16 @@ namespace epifuse::codegen {
 namespace {
 
 constexpr auto kFiles = std::to_array<std::string_view>({
-    "types.cuh",       "integers.cuh",    "arithmetic.cuh",   "exponentials.cuh",
-    "activations.cuh", "index.cuh",       "access.cuh",       "pointwise.cuh",
-    "accumulate.cuh",  "packet.cuh",      "places.cuh",       "prefetch.cuh",
-    "reduction.cuh",   "segments.cuh",    "shared_rows.cuh",  "transposed_store.cuh",
-    "transpose.cuh",   "fast.cuh",        "column_sums.cuh",  "philox.cuh",
-    "random.cuh",      "positions.cuh",   "asynchronous.cuh", "gemm.cuh",
-    "bounded.cuh",     "packed.cuh",      "gathered.cuh",     "boxes.cuh",
-    "synchronous.cuh", "warp_boxes.cuh",  "warp_copies.cuh",  "warp_gemm.cuh",
-    "column_runs.cuh", "window_tile.cuh", "whole_rows.cuh",   "factor_scales.cuh",
+    "types.cuh",         "integers.cuh",    "arithmetic.cuh",   "exponentials.cuh",
+    "activations.cuh",   "index.cuh",       "access.cuh",       "pointwise.cuh",
+    "accumulate.cuh",    "packet.cuh",      "places.cuh",       "prefetch.cuh",
+    "reduction.cuh",     "segments.cuh",    "shared_rows.cuh",  "transposed_store.cuh",
+    "transpose.cuh",     "fast.cuh",        "column_sums.cuh",  "philox.cuh",
+    "random.cuh",        "positions.cuh",   "asynchronous.cuh", "producer.cuh",
+    "gemm.cuh",          "bounded.cuh",     "packed.cuh",       "gathered.cuh",
+    "boxes.cuh",         "synchronous.cuh", "warp_boxes.cuh",   "warp_copies.cuh",
+    "warp_gemm.cuh",     "column_runs.cuh", "window_tile.cuh",  "whole_rows.cuh",
+    "factor_scales.cuh",
 });
 constexpr std::string_view kBegin = "//@section ";
 constexpr std::string_view kEnd = "//@end\n";
