@@ -10,7 +10,7 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(CCACHE ccache)
   if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Without these words it keeps nothing of what includes precompiled headers.
+    # By default ccache keeps nothing of files that are compiled with precompiled headers.
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   endif()
 endif()

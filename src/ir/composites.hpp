@@ -57,9 +57,9 @@ Value arg_extreme(Builder& b, Op op, Value x, const Axes& axis, bool keepdim);
 /// `x` where `compare` (le or ge) holds of column - row and `diagonal`, else 0.
 Value triangle(Builder& b, Op compare, Value x, std::int64_t diagonal);
 
-/// x @ weight^T, and a bias for each column.
 /// As PyTorch's: factors of float8, each with scales of its blocks.
 Value scaled_mm(Builder& b, Value left, Value right, Value left_scale, Value right_scale);
+/// x @ weight^T, and a bias for each column.
 Value linear(Builder& b, Value x, Value weight, Value bias, bool tf32 = false);
 /// Each list is one number, or one for the height and one for the width.
 struct WindowLists {

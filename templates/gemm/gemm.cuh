@@ -1,5 +1,5 @@
 // The skeleton of a matrix product that hosts a chain, for sm_90a. A block stays on its multiprocessor and works on one tile of the result after
-// another. One warp group copies: it keeps kStages pairs of operand tiles on their way into shared memory. Two warp groups multiply, and each runs the
+// another. One warp group copies (templates/gemm/producer.cuh): it keeps kStages pairs of operand tiles on their way into shared memory. Two warp groups multiply, and each runs the
 // chain over its accumulators: together on the halves of a tile, or (kTakesTurns) on tiles of their own, where one's chain runs beside the other's
 // products. Two blocks of a cluster have tiles one below the other and copy the right operand's tile for each other. Two products of one left factor share
 // a tile: each has half of its columns, and a thread that has an element of the one has that of the other.

@@ -31,13 +31,13 @@ void Family::add_layout(std::string& settings) const {
   add(settings, "bool", "kRightTransposed", made_.right_transposed, "its columns are contiguous, not its depth");
 }
 
-void Family::add_scales(std::string& settings, int rows, int columns, bool prefetches) const {
+void Family::add_scales(std::string& settings, int rows, int columns) const {
   if (made_.is_scaled()) {
     add(settings, "int", "kScaledRows", rows, "from one pair of a thread's rows to the next");
     add(settings, "int", "kScaledColumns", columns, "of a product, that a warp multiplies");
   }
   settings += fmt::format("//@let kScaled = {}\n", made_.is_scaled());
-  settings += fmt::format("//@let kPrefetchesScales = {}\n", prefetches);
+  settings += fmt::format("//@let kPrefetchesScales = {}\n", made_.prefetches_scales());
   settings += fmt::format("//@let kLeftScales = {}\n", static_cast<int>(made_.left_scales));
   settings += fmt::format("//@let kRightScales = {}\n", static_cast<int>(made_.right_scales));
 }

@@ -57,8 +57,8 @@ class Family {
   void add_operands(std::string& settings) const;
   void add_layout(std::string& settings) const;
   /// And of scales of the factors: `rows` from one pair of a thread's rows to the next, and the columns of a product
-  /// that a warp multiplies. `prefetches`: all of them wait in registers from the stage before on.
-  void add_scales(std::string& settings, int rows, int columns, bool prefetches) const;
+  /// that a warp multiplies.
+  void add_scales(std::string& settings, int rows, int columns) const;
   /// As PTX names the type of factors: PTX ISA, wgmma.mma_async and mma.
   std::string_view factor_in_ptx() const;
   /// The bits of a factor's number as a float, for who runs the text on the CPU.

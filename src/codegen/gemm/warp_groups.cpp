@@ -41,8 +41,7 @@ class WarpGroups : public Family {
       out += "//@let kRowBlocks = 0\n";
     }
     out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
-    // With 256 columns that have scales of their own, there are no registers for the next stage's.
-    add_scales(out, 64, made_.result_columns(), made_.right_scales != plan::ScaledLines::each || tile_.columns <= 128);
+    add_scales(out, 64, made_.result_columns());
     return out + "\n";
   }
 

@@ -28,7 +28,7 @@ class Warps : public Family {
     out += fmt::format("//@let kWindows = {}\n", made_.has_windows);
     out += fmt::format("//@let kIntegers = {}\n", is_integer());
     out += fmt::format("//@let kLoops = {}\n", !made_.unrolls);
-    add_scales(out, 16, made_.subtile_columns(), true);
+    add_scales(out, 16, made_.subtile_columns());
     return out + "\n";
   }
 

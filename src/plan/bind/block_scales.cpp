@@ -71,8 +71,7 @@ void check_scale(const Node& product, std::size_t side, const Dims& factor, cons
   if (factor.size() != 2)
     fail(invalid_argument,
          "'{}' has scales of a factor of shape {}; factors with scales are matrices. Make the dimensions before the "
-         "last "
-         "one: flatten(x, 0, -2)",
+         "last one: flatten(x, 0, -2)",
          ir::written_name(product), to_string(factor));
   if (!fits(factor, scale, side)) refuse_scale(product, side, factor, scale);
 }

@@ -26,6 +26,13 @@ std::size_t at(ir::Value value) { return static_cast<std::size_t>(value); }
 bool is_float(DType type) { return is_floating(type) && type != DType::f8e8m0 && !is_packed(type); }
 bool is_float8(DType type) { return is_float(type) && size_of(type) == 1; }
 
+// Scales of a right factor are written [blocks of the depth, columns], and kept with lines first.
+template <class Matrix>
+void transpose(Matrix& matrix) {
+  std::swap(matrix.shape[0], matrix.shape[1]);
+  std::swap(matrix.strides[0], matrix.strides[1]);
+}
+
 class ProductSplitter {
  public:
   ProductSplitter(const ir::Program& program, std::span<const TensorView> inputs, Views views)
@@ -156,10 +163,7 @@ class ProductSplitter {
            "it is {}. Write it to a tensor of f32 in a chain of its own, and pass that",
            argument == 0 ? "left" : "right", ir::written_name(product),
            operand ? std::string(to_string(operand->dtype)) : fmt::format("'{}'", plan::text_of(program_, scale)));
-    if (argument == 1) {
-      std::swap(operand->shape[0], operand->shape[1]);
-      std::swap(operand->strides[0], operand->strides[1]);
-    }
+    if (argument == 1) transpose(*operand);
     for (int d = 0; d < 2; ++d) {
       if (operand->shape[d] == 1) operand->strides[d] = 0;
     }
@@ -315,9 +319,7 @@ std::vector<TensorView> operands_of(const Product& product, std::span<const Tens
   if (product.left_scales) operands.push_back(product.left_scales->values.view(inputs));
   if (product.right_scales) {
     operands.push_back(product.right_scales->values.view(inputs));
-    TensorView& scales = operands.back();
-    std::swap(scales.shape[0], scales.shape[1]);
-    std::swap(scales.strides[0], scales.strides[1]);
+    transpose(operands.back());
   }
   return operands;
 }

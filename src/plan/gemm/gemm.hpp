@@ -234,6 +234,10 @@ struct GemmClass {
   int promoted_depth() const;
   /// Whether they are multiplied by scales then.
   bool is_scaled() const { return left_scales != ScaledLines::none || right_scales != ScaledLines::none; }
+  /// Whether all scales of the next 128 numbers wait in registers. 256 columns that have scales of their own leave none
+  /// for that.
+  bool prefetches_scales() const { return prefetches_scales(right_scales, tile_columns()); }
+  static bool prefetches_scales(ScaledLines right, int columns) { return right != ScaledLines::each || columns <= 128; }
   /// Columns of one instruction of warp groups. Sums that are taken out need registers beside the others.
   int instruction_columns() const { return promotes() ? std::min(tile_columns(), 128) : tile_columns(); }
   /// Of a sub-tile of the result, which has 64 rows: those of four warps.

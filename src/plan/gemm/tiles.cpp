@@ -107,7 +107,7 @@ std::optional<GemmClass> fitted(const GemmClass& made, WarpTile tile, const Mach
 // where each row has a scale and the chain a vector along columns; with a vector along rows instead it spilled none.
 bool has_registers_for_scales(const GemmClass& made, const WarpGroupTile& tile) {
   constexpr int kMostHeld = 3;
-  if (made.right_scales != ScaledLines::each || tile.columns <= 128) return true;
+  if (GemmClass::prefetches_scales(made.right_scales, tile.columns)) return true;
   const int of_rows = made.left_scales == ScaledLines::each ? 2 : made.left_scales == ScaledLines::blocks ? 1 : 0;
   const int held = of_rows + 2 * made.count(GemmRole::column) + made.count(GemmRole::row);
   return made.count(GemmRole::product) > 1 && held <= kMostHeld;
