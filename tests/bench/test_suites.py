@@ -133,6 +133,12 @@ class DryRun(unittest.TestCase):
     def test_products(self):
         self.assertIn("silu(a) * b i8: ", self.dry("products"))
 
+    def test_product_kinds(self):
+        found = self.dry("product-kinds")
+        for case in ("softmax(x) bf16: ", "gelu(x + b) + r tf32: ", "bare f8e4m3-128: "):
+            self.assertIn(case, found)
+        self.assertNotIn("FAILED", found)
+
     def test_convolutions(self):
         found = self.dry("convolutions")
         self.assertIn("128 of 3×3, relu(x + b + r) bf16: ", found)
