@@ -52,6 +52,20 @@ std::string compile(const jit::Source& source, const jit::Target& target) {
       .get(source, "epifuse", target)
       ->bytes;
 }
+
+// How the product that the chain reads as `name` is computed, since no kernel hosts the chain: `why`.
+std::string computed_before(const std::string& name, const plan::Product& product, std::span<const TensorView> inputs,
+                            const plan::Machine& machine, const std::string& why) {
+  const std::string before = fmt::format("{} is {}, computed before this kernel", name, product.text);
+  if (!product.has_scales()) return fmt::format("{}: {}", before, why);
+  const plan::ProductAlone alone = plan::plan_alone(product, inputs, machine);
+  if (std::holds_alternative<plan::Inside>(alone.planned)) return fmt::format("{} by one of its own: {}", before, why);
+  return fmt::format(
+      "{} is {}, whose scales vary along the depth, and no kernel multiplies by them here, so that a "
+      "launch is refused: {}",
+      name, product.text, std::get<std::string>(alone.planned));
+}
+
 }  // namespace
 
 // To make a source lean takes milliseconds, and who asks for the plan alone does not read it.
@@ -113,8 +127,8 @@ Inspection::Inspection(const Epilogue& tail, std::span<const OutputView> outputs
   }
   without_views(split.chain, split.operands(inputs, plan::abstract_results(split)));
   for (std::size_t i = 0; i < split.products.size(); ++i)
-    plan_.products.push_back(fmt::format("{} is {}, computed before this kernel: {}", split.chain.inputs()[i],
-                                         split.products[i].text, std::get<std::string>(planned)));
+    plan_.products.push_back(
+        computed_before(split.chain.inputs()[i], split.products[i], inputs, machine, std::get<std::string>(planned)));
 }
 
 std::string Inspection::plan_text(double bandwidth, int registers) const {

@@ -46,21 +46,12 @@ struct Precompiler::Impl {
       return;
     }
     for (const plan::Product& product : split.products) {
-      if (product.has_scales()) prepare_alone(product, entry.launch.inputs, machine, target);
+      if (!product.has_scales()) continue;  // other libraries compute these
+      const plan::ProductAlone alone = plan::plan_alone(product, entry.launch.inputs, machine);
+      if (const auto* const inside = std::get_if<plan::Inside>(&alone.planned)) compile(*inside, alone.program, target);
     }
     prepare_views(split.chain, entry.launch.outputs, split.operands(entry.launch.inputs, abstract_results(split)),
                   machine, target);
-  }
-
-  // The kernel of a product that nothing else computes (api/products.cpp).
-  void prepare_alone(const plan::Product& product, std::span<const TensorView> inputs, const plan::Machine& machine,
-                     const jit::Target& target) {
-    const ir::Program alone = plan::program_of(product);
-    const std::vector<TensorView> operands = plan::operands_of(product, inputs);
-    const OutputView result(nullptr, DType::f32, product.shape);
-    const plan::WithoutProducts split = plan::split_products(alone, operands, plan::Views::abstract);
-    const auto planned = plan::plan_inside(split, std::span(&result, 1), operands, machine);
-    if (const auto* const inside = std::get_if<plan::Inside>(&planned)) compile(*inside, alone, target);
   }
 
   void prepare_views(const ir::Program& program, std::span<const OutputView> outputs,

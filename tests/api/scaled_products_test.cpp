@@ -114,6 +114,26 @@ TEST(ScaledProducts, AloneHaveTheScalesThatVaryAlongTheDepth) {
   EXPECT_EQ(operands[3].strides, (Dims{2, 1}));
 }
 
+TEST(ScaledProducts, TheirPlanSaysWhereNoKernelMultiplies) {
+  const auto plan = [](const std::string& text, int architecture) {
+    const TensorView x(nullptr, DType::f8e4m3, {700, 512}), w(nullptr, DType::f8e4m3, {512, 384}, {1, 512});
+    const TensorView sx(nullptr, DType::f32, {700, 4}), sw(nullptr, DType::f32, {4, 3});
+    const OutputView out(nullptr, DType::f32, {700, 384});
+    const Inspection inspection(as_written(text), std::span(&out, 1), std::vector{x, w, sx, sw}, {architecture});
+    return inspection.plan_text();
+  };
+  const auto has = [](const std::string& text, std::string_view wanted) {
+    EXPECT_NE(text.find(wanted), std::string::npos) << text;
+  };
+  for (const int architecture : {80, 100}) {
+    const std::string text = plan("relu(scaled_mm(x, w, sx, sw))", architecture);
+    has(text,
+        "whose scales vary along the depth, and no kernel multiplies by them here, so that a launch is refused: ");
+    has(text, "this is sm_" + std::to_string(architecture));
+  }
+  has(plan("softmax(scaled_mm(x, w, sx, sw), 0)", 90), "computed before this kernel by one of its own: ");
+}
+
 TEST(ScaledProducts, RefuseWhatDoesNotFit) {
   constexpr DType f8 = DType::f8e4m3;
   const auto said = [](const std::string& text, const std::vector<TensorView>& inputs) {

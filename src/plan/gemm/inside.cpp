@@ -439,6 +439,15 @@ std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std:
                      made->times.inside * 1e6, made->times.apart * 1e6);
 }
 
+ProductAlone plan_alone(const Product& product, std::span<const TensorView> inputs, const Machine& machine) {
+  ProductAlone alone{program_of(product), {}};
+  const std::vector<TensorView> operands = operands_of(product, inputs);
+  const OutputView result(nullptr, DType::f32, product.shape);
+  const WithoutProducts split = split_products(alone.program, operands, Views::abstract);
+  alone.planned = plan_inside(split, std::span(&result, 1), operands, machine);
+  return alone;
+}
+
 base::InlineVector<TensorView, 8> Inside::operands(const Finish& finish, const void* memory,
                                                    std::span<const TensorView> inputs) const {
   base::InlineVector<TensorView, 8> operands;

@@ -65,6 +65,14 @@ std::variant<Inside, std::string> plan_one_kernel(const WithoutProducts& split, 
 std::variant<Inside, std::string> plan_inside(const WithoutProducts& split, std::span<const OutputView> outputs,
                                               std::span<const TensorView> inputs, const Machine& machine);
 
+/// A product without its chain: nobody else multiplies by scales that vary along the depth (Product::has_scales).
+struct ProductAlone {
+  ir::Program program;                        ///< of the product
+  std::variant<Inside, std::string> planned;  ///< its kernel, or why it has none: a sentence
+};
+/// Of tensors that need not exist; `inputs` are those of the whole chain.
+ProductAlone plan_alone(const Product& product, std::span<const TensorView> inputs, const Machine& machine);
+
 /// The plan of one kernel for people.
 std::string to_text(const GemmPlan& plan, const ProductTimes& times, const ir::Program& chain, const Machine& machine);
 
