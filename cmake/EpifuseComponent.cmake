@@ -12,9 +12,7 @@ function(epifuse_component name)
   file(MAKE_DIRECTORY ${include_dir})
   file(CREATE_LINK ${COMPONENT_DIRECTORY} ${include_dir}/${name} SYMBOLIC)
 
-  # Absolute, so that the library's sanitized build can list the same sources from another folder.
-  list(TRANSFORM COMPONENT_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ REGEX "^[^/]")
-  set_property(SOURCE ${COMPONENT_SOURCES} PROPERTY UNITY_GROUP ${name})  # for that build, and where EPIFUSE_UNITY asks for it
+  set_property(SOURCE ${COMPONENT_SOURCES} PROPERTY UNITY_GROUP ${name})  # where EPIFUSE_UNITY asks for it
   add_library(epifuse_${name} OBJECT ${COMPONENT_SOURCES})
   set_target_properties(epifuse_${name} PROPERTIES UNITY_BUILD ${EPIFUSE_UNITY} UNITY_BUILD_MODE GROUP)
   epifuse_library_settings(epifuse_${name})
@@ -25,7 +23,7 @@ function(epifuse_component name)
   set_property(GLOBAL APPEND PROPERTY EPIFUSE_COMPONENTS epifuse_${name})
 endfunction()
 
-# What every component needs, and the library's second, sanitized build (EpifuseTest.cmake) too.
+# What every component needs, and what compiles files of components once more (tests/fuzz).
 function(epifuse_library_settings target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_compile_definitions(${target} PRIVATE EPIFUSE_VERSION="${EPIFUSE_VERSION}")
@@ -57,23 +55,4 @@ function(epifuse_library name)
   if(BUILD_SHARED_LIBS)
     epifuse_version_symbols(${name})
   endif()
-  if(EPIFUSE_BUILD_TESTS AND EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
-    epifuse_sanitized_library(${name}_sanitized ${components})
-  endif()
-endfunction()
-
-# The library once more under EPIFUSE_TEST_SANITIZE, for the tests that ask for it: the components' sources and include directories, other flags. It is
-# built only if one does. Called from src/, since options of single files (set_property(SOURCE ...)) hold in their folder alone.
-function(epifuse_sanitized_library name)
-  add_library(${name} STATIC EXCLUDE_FROM_ALL)
-  epifuse_library_settings(${name})
-  foreach(component IN LISTS ARGN)
-    get_target_property(sources ${component} SOURCES)  # now: once files are joined, the property has those too
-    target_sources(${name} PRIVATE ${sources})
-    target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:${component},INCLUDE_DIRECTORIES>)
-  endforeach()
-  add_dependencies(${name} epifuse_templates)  # whose folder generates one of the sources
-  epifuse_instrument(${name} ${EPIFUSE_TEST_SANITIZE})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  target_link_libraries(${name} PRIVATE epifuse_spdlog epifuse_eigen Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

@@ -20,26 +20,13 @@ target_compile_options(epifuse_settings INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
   # GCC 12 takes "text" + std::string for overlapping memory (its bug 105651, mended in 13).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
-  $<$<AND:$<BOOL:${EPIFUSE_WERROR}>,$<NOT:$<BOOL:$<TARGET_PROPERTY:EPIFUSE_SANITIZED>>>>:-Werror>
+  $<$<BOOL:${EPIFUSE_WERROR}>:-Werror>
   # One rounding per operation, on the CPU as on the GPU (--fmad=false there).
   -ffp-contract=off)
 
-# Ends the program at the first finding, so that a test cannot pass over one. Warnings are errors in the plain build alone (targets
-# without EPIFUSE_SANITIZED): of instrumented code GCC gives false ones about the standard library's strings.
-function(epifuse_sanitizer_options out sanitizers)
-  set(${out} -fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> PARENT_SCOPE)
-endfunction()
-# epifuse_instrument(TARGET SANITIZERS): TARGET alone is compiled under sanitizers, in a build that is not. Without optimisation: that took
-# more than half of the time that instrumented code takes to compile, and the tests that run it wait for other things.
-function(epifuse_instrument target sanitizers)
-  epifuse_sanitizer_options(options ${sanitizers})
-  target_compile_options(${target} PRIVATE ${options} -O0)
-  set_target_properties(${target} PROPERTIES EPIFUSE_SANITIZED ON)
-endfunction()
-
+# Ends the program at the first finding, so that a test cannot pass over one.
 if(EPIFUSE_SANITIZE)
-  epifuse_sanitizer_options(options ${EPIFUSE_SANITIZE})
-  add_compile_options(${options})
+  add_compile_options(-fsanitize=${EPIFUSE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${EPIFUSE_SANITIZE})
 endif()

@@ -1,4 +1,4 @@
-# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [SLOW_CASES filter] [SANITIZE]
+# epifuse_test(NAME SOURCES ... [COMPONENTS component ...] [LIBRARIES target ...] [LABEL label] [SLOW_CASES filter]
 #              [SLOW] [WHOLE])
 #
 # Makes the GoogleTest executable NAME from tests/<component>/*.cpp, links the library, and registers its test cases with ctest as
@@ -7,7 +7,6 @@
 #   LABEL     `gpu` for tests that need a GPU; without one these skip and say why (GTEST_SKIP() << "no GPU: ...")
 #   SLOW      for tests of minutes: labelled `slow`, for ./dev test --all alone; without it (and without LABEL) `fast`, for ./dev test too
 #   SLOW_CASES  those of its cases that are slow, as GoogleTest filters them: "Suite.Case:Suite.Random*"
-#   SANITIZE  with EPIFUSE_TEST_SANITIZE set, this test and its copy of the library are built with these sanitizers
 #   WHOLE     one ctest entry for the whole executable: for thousands of parametrized cases, where a process each would cost more
 #             than the cases do
 find_package(GTest REQUIRED)
@@ -22,32 +21,19 @@ if(EPIFUSE_SANITIZE)
   set(EPIFUSE_TEST_SECONDS_WHOLE 7200)
 endif()
 
-# The objects of the check that every Program survives its text, compiled once for all targets, and once more under
-# EPIFUSE_TEST_SANITIZE.
-function(epifuse_round_trips name)
-  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
-  target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
-  target_link_libraries(${name} PRIVATE epifuse_settings epifuse_spdlog)
-  epifuse_library_settings(${name})
-endfunction()
-epifuse_round_trips(epifuse_round_trips)
-if(EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
-  epifuse_round_trips(epifuse_round_trips_sanitized)
-  epifuse_instrument(epifuse_round_trips_sanitized ${EPIFUSE_TEST_SANITIZE})
-endif()
+# The objects of the check that every Program survives its text, compiled once for all targets.
+add_library(epifuse_round_trips OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/round_trip.cpp)
+target_include_directories(epifuse_round_trips PRIVATE ${PROJECT_BINARY_DIR}/components/base ${PROJECT_BINARY_DIR}/components/ir)
+target_link_libraries(epifuse_round_trips PRIVATE epifuse_settings epifuse_spdlog)
+epifuse_library_settings(epifuse_round_trips)
 
-# epifuse_check_round_trips(TARGET [SANITIZED]): every Program that TARGET makes is printed and parsed again, and must be the
-# same. SANITIZED: TARGET is built under EPIFUSE_TEST_SANITIZE.
+# epifuse_check_round_trips(TARGET): every Program that TARGET makes is printed and parsed again, and must be the same.
 function(epifuse_check_round_trips target)
-  if(ARGN STREQUAL "SANITIZED")
-    target_link_libraries(${target} PRIVATE epifuse_round_trips_sanitized)
-  else()
-    target_link_libraries(${target} PRIVATE epifuse_round_trips)
-  endif()
+  target_link_libraries(${target} PRIVATE epifuse_round_trips)
 endfunction()
 
-# What most tests include, compiled once for all and once more under EPIFUSE_TEST_SANITIZE, where EPIFUSE_UNITY asks for builds that take less time:
-# headers are more than half of a test's. Each test includes what it uses all the same, and compiles without this in the other builds.
+# What most tests include, compiled once for all where EPIFUSE_UNITY asks for builds that take less time: headers are more than half of a test's.
+# Each test includes what it uses all the same, and compiles without this in the other builds.
 set(EPIFUSE_TEST_HEADERS <algorithm> <array> <cmath> <cstdint> <cstdio> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <regex>
     <set> <span> <sstream> <string> <thread> <variant> <vector> <gtest/gtest.h> <spdlog/fmt/fmt.h> <epifuse/epifuse.hpp>)
 # Optimisation is for oracles, which the first level serves as well.
@@ -55,26 +41,18 @@ function(epifuse_test_flags target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> -O1)
   target_link_libraries(${target} PRIVATE epifuse_settings epifuse_spdlog GTest::gtest_main)
 endfunction()
-function(epifuse_test_headers name)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/${name}.cpp CONTENT "")
-  add_executable(${name} EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/tests/${name}.cpp)  # as tests are: code at any place of a program
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
-  epifuse_test_flags(${name})
-  target_precompile_headers(${name} PRIVATE ${EPIFUSE_TEST_HEADERS})
-endfunction()
 if(EPIFUSE_UNITY)
-  epifuse_test_headers(epifuse_test_headers_plain)
-  if(EPIFUSE_TEST_SANITIZE AND NOT EPIFUSE_SANITIZE)
-    epifuse_test_headers(epifuse_test_headers_sanitized)
-    epifuse_instrument(epifuse_test_headers_sanitized ${EPIFUSE_TEST_SANITIZE})
-    target_link_options(epifuse_test_headers_sanitized PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
-  endif()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/epifuse_test_headers.cpp CONTENT "")
+  add_executable(epifuse_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/tests/epifuse_test_headers.cpp)  # as tests are: code at any place
+  target_include_directories(epifuse_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  epifuse_test_flags(epifuse_test_headers)
+  target_precompile_headers(epifuse_test_headers PRIVATE ${EPIFUSE_TEST_HEADERS})
 endif()
-# epifuse_share_headers(TARGET plain|sanitized)
-function(epifuse_share_headers target kind)
-  if(TARGET epifuse_test_headers_${kind})
+# epifuse_share_headers(TARGET)
+function(epifuse_share_headers target)
+  if(TARGET epifuse_test_headers)
     epifuse_test_flags(${target})
-    target_precompile_headers(${target} REUSE_FROM epifuse_test_headers_${kind})
+    target_precompile_headers(${target} REUSE_FROM epifuse_test_headers)
   endif()
 endfunction()
 
@@ -99,7 +77,7 @@ function(epifuse_label_tests)
 endfunction()
 
 function(epifuse_test name)
-  cmake_parse_arguments(TEST "SANITIZE;SLOW;WHOLE" "LABEL;SLOW_CASES" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "SLOW;WHOLE" "LABEL;SLOW_CASES" "SOURCES;COMPONENTS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   foreach(component IN LISTS TEST_COMPONENTS)
@@ -107,21 +85,12 @@ function(epifuse_test name)
     target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:epifuse_${component},INTERFACE_INCLUDE_DIRECTORIES>)
   endforeach()
 
-  if(TEST_SANITIZE AND TARGET epifuse_sanitized)
-    set(library epifuse_sanitized)
-    epifuse_check_round_trips(${name} SANITIZED)
-    epifuse_share_headers(${name} sanitized)
-    epifuse_instrument(${name} ${EPIFUSE_TEST_SANITIZE})
-    target_link_options(${name} PRIVATE -fsanitize=${EPIFUSE_TEST_SANITIZE})
-  else()
-    set(library epifuse)
-    epifuse_check_round_trips(${name})
-    epifuse_share_headers(${name} plain)
-  endif()
+  epifuse_check_round_trips(${name})
+  epifuse_share_headers(${name})
   target_compile_definitions(${name} PRIVATE
     EPIFUSE_VERSION="${EPIFUSE_VERSION}"
     EPIFUSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE ${library} epifuse_settings epifuse_spdlog ${TEST_LIBRARIES} GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE epifuse epifuse_settings epifuse_spdlog ${TEST_LIBRARIES} GTest::gtest_main)
 
   # One value per property: gtest_discover_tests flattens lists. The cache of the tests is never the user's.
   set(properties

@@ -5,7 +5,7 @@ string(JSON count LENGTH "${commands}")
 math(EXPR last "${count} - 1")
 foreach(i RANGE ${last})
   string(JSON command GET "${commands}" ${i} command)
-  # An object of the component's own, be it of one file or of all: the library's sanitized build has all include directories open.
+  # An object of the component's own, be it of one file or of all.
   if(command MATCHES "epifuse_ir.dir")
     string(REGEX MATCHALL "(-I|-isystem )[^ ]+" includes "${command}")
     string(REPLACE "-isystem " "-isystem;" includes "${includes}")

@@ -184,7 +184,7 @@ TEST(Parser, AdviceCanBeFollowed) {
 
 TEST(Parser, HostileTextIsRefusedWithoutHarm) {
   EXPECT_NE(message_of(std::string(100'000, '(')).find("nested more than"), std::string::npos);
-  EXPECT_NE(message_of(std::string(100'000, '-') + "x").find("nested more than"), std::string::npos);
+  EXPECT_NE(message_of(std::string(100'000, '-').append("x")).find("nested more than"), std::string::npos);
   EXPECT_NE(message_of(std::string(20'000'000, 'x')).find("bytes; at most"), std::string::npos);
   std::string wide = "x";
   for (int i = 0; i < 20'000; ++i) wide += " + y" + std::to_string(i);

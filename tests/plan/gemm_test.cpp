@@ -506,7 +506,9 @@ TEST(GemmConvolutions, OfWarpsAreMatricesButForTheImages) {
   EXPECT_EQ(plan.maps[1].strides[1], 80) << "from pixel to pixel";
   EXPECT_EQ(plan.maps[2].extents, (std::array<std::int64_t, 4>{128, 8 * 29 * 10, 1, 1}));
   EXPECT_EQ(plan.maps[3].strides[0], 128 * 4) << "of f32";
-  const std::string text = to_text(plan, {12e-6, 34e-6}, std::get<Inside>(planned).chain(), Machine(80));
+  const std::string text =
+      to_text(plan, {.inside = 12e-6, .apart = 34e-6, .products = 0, .chain = 0, .memory = 0, .bytes = 0, .copied = 0},
+              std::get<Inside>(planned).chain(), Machine(80));
   EXPECT_NE(text.find("stride 2 x 9, padding 1 x 1"), text.npos) << text;
   EXPECT_NE(text.find("pixels of the result in their order"), text.npos) << text;
 }
