@@ -149,8 +149,9 @@ void check_classes(const ir::Program& program, std::span<const TensorView> input
   if (std::ranges::none_of(program.nodes(), compares_classes)) return;
   const std::vector<DType> types = ir::value_types(program, operand_types(inputs));
   for (const ir::Node& n : program.nodes()) {
+    if (!compares_classes(n)) continue;
     const DType type = types[static_cast<std::size_t>(n.args[0])];
-    if (!compares_classes(n) || type == DType::i32 || type == DType::i64) continue;
+    if (type == DType::i32 || type == DType::i64) continue;
     const ir::Node& classes = program.node(program.node(n.args[0]).args[0]);  // below a new dimension
     fail(invalid_argument, "'one_hot' takes classes of i32 or i64; found '{}', which is {}", text_of(program, classes),
          to_string(type));
