@@ -223,6 +223,8 @@ class Program {
   }
   /// One for each input where views went down to the operands, else none at all.
   const std::vector<Viewed>& viewed() const noexcept { return viewed_; }
+  /// Of an operand of either kind: generated values follow the inputs, and lie in no memory.
+  Viewed viewed(std::size_t operand) const noexcept { return operand < viewed_.size() ? viewed_[operand] : Viewed(); }
   /// They are no part of the code's fingerprint: what a kernel makes of them is part of its class.
   Program with_viewed(std::vector<Viewed> viewed) &&;
   /// Which of the written chain's results this one is a slice of; kNone where it is all of one. Likewise.

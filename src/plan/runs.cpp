@@ -92,13 +92,11 @@ void share_written_runs(KernelClass& kernel, const Space& space, const ir::Progr
 
 void share_read_runs(KernelClass& kernel, const Space& space, const ir::Program& program, int elements,
                      const MayShare& may_share) {
-  const std::vector<ir::Viewed>& viewed = program.viewed();
-  if (viewed.empty()) return;
-  // Results that the kernel reads again follow the operands, and are no views.
-  const auto may_be_read = [&](std::size_t i) {
-    return i < viewed.size() && viewed[i].tensor != ir::kNone && may_share(i);
+  if (program.viewed().empty()) return;
+  const auto may_be_read = [&](std::size_t i) { return program.viewed(i).tensor != ir::kNone && may_share(i); };
+  const auto is_beside = [&](std::size_t a, std::size_t b) {
+    return program.viewed(a).tensor == program.viewed(b).tensor;
   };
-  const auto is_beside = [&](std::size_t a, std::size_t b) { return viewed[a].tensor == viewed[b].tensor; };
   share(kernel.inputs, {space.inputs.begin(), space.inputs.size()}, space, elements, may_be_read, is_beside);
 }
 

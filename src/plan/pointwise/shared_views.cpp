@@ -95,7 +95,7 @@ class Runs {
     const Access access = kernel_.inputs[input].access;
     const bool is_read = access == Access::linear || access == Access::contiguous || access == Access::strided ||
                          access == Access::bounded;
-    return is_read && program_.viewed()[input].tensor != ir::kNone && !is_packed(strided.dtype) &&
+    return is_read && program_.viewed(input).tensor != ir::kNone && !is_packed(strided.dtype) &&
            strided.wraps.empty() && strided.gathers.empty() && strided.strides[inner_] >= 1 &&
            strided.strides[inner_] <= kMostRunStep;
   }
@@ -110,7 +110,7 @@ class Runs {
   std::optional<int> first_in_run(std::size_t reader, std::size_t input) const {
     const StridedOperand& run = space_.inputs[reader];
     const StridedOperand& strided = space_.inputs[input];
-    if (!may_share(input) || program_.viewed()[input].tensor != program_.viewed()[reader].tensor) return std::nullopt;
+    if (!may_share(input) || program_.viewed(input).tensor != program_.viewed(reader).tensor) return std::nullopt;
     if (!have_equal_strides(run, strided, space_)) return std::nullopt;
     const std::int64_t bytes = address_of_first(strided) - address_of_first(run);
     const auto size = static_cast<std::int64_t>(size_of(run.dtype));
@@ -189,7 +189,7 @@ void find_bases(KernelClass& kernel, const Space& space, const ir::Program& prog
   const auto is_run = [&](std::size_t i) { return kernel.inputs[i].access == Access::run; };
   const auto has_base = [&](std::size_t i, std::size_t base) {
     return is_run(base) && !space.inputs[base].bounded && space.inputs[base].dtype == space.inputs[i].dtype &&
-           program.viewed()[base].tensor == program.viewed()[i].tensor &&
+           program.viewed(base).tensor == program.viewed(i).tensor &&
            have_equal_strides(space.inputs[base], space.inputs[i], space);
   };
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {

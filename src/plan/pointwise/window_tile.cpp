@@ -90,7 +90,7 @@ class Finder {
   bool is_view(std::size_t input) const {
     const StridedOperand& read = strided(input);
     const auto inner = static_cast<std::size_t>(space_.rank()) - 1;
-    return program_.viewed()[input].tensor != ir::kNone && !read.is_generated() && !read.is_index &&
+    return program_.viewed(input).tensor != ir::kNone && !read.is_generated() && !read.is_index &&
            read.gathers.empty() && read.wraps.empty() && !is_packed(read.dtype) && read.strides[inner] >= 1 &&
            read.strides[inner] <= kMostWindowStep && read.strides[inner - 1] >= 1;
   }
@@ -107,7 +107,7 @@ class Finder {
     const Node& n = program_.node(value);
     const auto ordinal = static_cast<std::size_t>(n.ordinal);
     if (n.op == Op::input && is_of_plane(ordinal)) return {form(n, {n.ordinal}), kNone};
-    if (n.op == Op::input && is_view(ordinal)) return {form(n, {-1 - program_.viewed()[ordinal].tensor}), ordinal};
+    if (n.op == Op::input && is_view(ordinal)) return {form(n, {-1 - program_.viewed(ordinal).tensor}), ordinal};
     if (n.op == Op::scalar) return {form(n, {n.ordinal}), kNone};
     if (n.op == Op::constant) return {form(n, {}), kNone};
     if (!ir::is_elementwise(n.op) && n.op != Op::cast) return {};

@@ -1,7 +1,5 @@
 // What is written in place of rows' elements: which of its operands have their elements in a row that a block holds in
 // shared memory, and what their offsets are made of. Called by reduction.cpp.
-#include <algorithm>
-
 #include "plan/pointwise/pointwise.hpp"
 #include "plan/reduction/planner.hpp"
 
@@ -25,13 +23,12 @@ bool has_dense_rows(const Plan& plan, std::size_t input) {
 bool lies_in_row(const Plan& plan, const ir::Program& program, std::size_t input, std::size_t held) {
   const StridedOperand& strided = plan.written.inputs[input];
   const StridedOperand& row = plan.space.inputs[held];
-  const std::vector<ir::Viewed>& viewed = program.viewed();
   const bool is_strided = strided.used && !strided.bounded && strided.gathers.empty() && !strided.is_generated();
-  if (!is_strided || std::max(input, held) >= viewed.size() || viewed[input].tensor == ir::kNone ||
-      viewed[input].tensor != viewed[held].tensor || !row.gathers.empty() || row.bounded)
+  const ir::Viewed own = program.viewed(input), of_row = program.viewed(held);
+  if (!is_strided || own.tensor == ir::kNone || own.tensor != of_row.tensor || !row.gathers.empty() || row.bounded)
     return false;
   const RowLayout& layout = plan.kernel_class.reduction()->layout;
-  const std::int64_t bytes = viewed[input].offset - viewed[held].offset;
+  const std::int64_t bytes = own.offset - of_row.offset;
   const auto size = static_cast<std::int64_t>(size_of(strided.dtype));
   if (bytes % size != 0) return false;
   std::int64_t first = bytes / size;
