@@ -32,8 +32,9 @@ function(epifuse_check_round_trips target)
   target_link_libraries(${target} PRIVATE epifuse_round_trips)
 endfunction()
 
-# What most tests include, compiled once for all where EPIFUSE_UNITY asks for builds that take less time: headers are more than half of a test's.
-# Each test includes what it uses all the same, and compiles without this in the other builds.
+# What most tests include, compiled once for all where EPIFUSE_UNITY asks for builds that take less time: headers are more
+# than half of a test's compile time. Each test includes what it uses all the same, and compiles without this in the other
+# builds.
 set(EPIFUSE_TEST_HEADERS <algorithm> <array> <cmath> <cstdint> <cstdio> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <regex>
     <set> <span> <sstream> <string> <thread> <variant> <vector> <gtest/gtest.h> <spdlog/fmt/fmt.h> <epifuse/epifuse.hpp>)
 # Optimisation is for oracles, which the first level serves as well.
@@ -43,18 +44,12 @@ function(epifuse_test_flags target)
 endfunction()
 if(EPIFUSE_UNITY)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/epifuse_test_headers.cpp CONTENT "")
-  add_executable(epifuse_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/tests/epifuse_test_headers.cpp)  # as tests are: code at any place
+  # An executable, since tests are: compiled with -fPIE, not with the -fPIC of libraries, for which GCC would refuse it.
+  add_executable(epifuse_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/tests/epifuse_test_headers.cpp)
   target_include_directories(epifuse_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/include)
   epifuse_test_flags(epifuse_test_headers)
   target_precompile_headers(epifuse_test_headers PRIVATE ${EPIFUSE_TEST_HEADERS})
 endif()
-# epifuse_share_headers(TARGET)
-function(epifuse_share_headers target)
-  if(TARGET epifuse_test_headers)
-    epifuse_test_flags(${target})
-    target_precompile_headers(${target} REUSE_FROM epifuse_test_headers)
-  endif()
-endfunction()
 
 # What ./dev test builds: the executables of the fast tests. epifuse_test() adds its own, epifuse_fast(TARGET...) what other tests run.
 add_custom_target(epifuse_fast_tests)
@@ -86,7 +81,10 @@ function(epifuse_test name)
   endforeach()
 
   epifuse_check_round_trips(${name})
-  epifuse_share_headers(${name})
+  if(TARGET epifuse_test_headers)
+    epifuse_test_flags(${name})
+    target_precompile_headers(${name} REUSE_FROM epifuse_test_headers)
+  endif()
   target_compile_definitions(${name} PRIVATE
     EPIFUSE_VERSION="${EPIFUSE_VERSION}"
     EPIFUSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
