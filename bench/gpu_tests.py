@@ -34,12 +34,16 @@ def started(program, options, shard, more=()):
     )
 
 
+def told_by(lines, code):
+    """What is kept of a process's lines: all where it failed, since what an exception says is on a line of its own."""
+    return lines if code else [line for line in lines if TOLD.search(line) and not NOTHING.search(line)]
+
+
 def of_cpp(program, options):
     """Lines, and how many processes failed."""
     lines, failed = [], 0
     for shard, process in enumerate([started(program, options, shard) for shard in range(options.shards)], 1):
-        lines_of_one = process.communicate()[0].splitlines()
-        told = [line for line in lines_of_one if TOLD.search(line) and not NOTHING.search(line)]
+        told = told_by(process.communicate()[0].splitlines(), process.returncode)
         lines += [f"== shard {shard} of {options.shards}", *told]
         failed += process.returncode != 0
     return lines, failed

@@ -265,7 +265,7 @@ SUITES = {
             "norms of whole rows behind products, f32 numbers in TF32 and float8 numbers with scales of blocks, beside the same",
             "PRODUCTS",
             {"h200": H200},
-            minutes=3,
+            minutes=8,
         ),
         package_suite(
             "convolutions",
@@ -316,9 +316,9 @@ SUITES = {
                 Result("python-overhead", devices=("h100", "h200")),
                 Result(
                     "python-tutorial",
-                    devices=("h100",),
+                    devices=("h100", "h200"),
                     table="table_models:TUTORIAL",
-                    pages={"h100": "docs/measurements/python.md"},
+                    pages={"h100": "docs/measurements/python.md", "h200": H200},
                     picture="docs/images/tutorial-{device}.svg",
                 ),
             ),

@@ -172,7 +172,14 @@ std::optional<Finding> Checker::refuse(Stage stage, const std::exception& error)
   return std::nullopt;
 }
 
+// Beside other processes on the same core a check can take twice its processor time: the second one decides.
 std::optional<Finding> Checker::check(const Program& program) {
+  const auto finding = check_once(program);
+  return took_too_long_ ? check_once(program) : finding;
+}
+
+std::optional<Finding> Checker::check_once(const Program& program) {
+  took_too_long_ = false;
   refusal_.reset();
   reached_ = 0;
   compiled_now_ = false;
@@ -258,11 +265,12 @@ std::optional<Finding> Checker::check_sentence(const Program& program) const {
 }
 
 // To plan twice the chain takes twice the time.
-std::optional<Finding> Checker::check_time(const Epilogue& tail) const {
+std::optional<Finding> Checker::check_time(const Epilogue& tail) {
   const double seconds = processor_seconds() - begin_;
   const auto values = tail.program().nodes().size();
   const double allowed = kPlanSeconds + kPlanSecondsPerValue * static_cast<double>(values);
-  if (seconds <= allowed) return std::nullopt;
+  took_too_long_ = seconds > allowed;
+  if (!took_too_long_) return std::nullopt;
   return Finding{Stage::plan, "to parse, print, plan and emit " + std::to_string(values) + " values took " +
                                   std::to_string(seconds) + " s of processor time, expected at most " +
                                   std::to_string(allowed)};

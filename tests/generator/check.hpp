@@ -57,10 +57,11 @@ class Checker {
   const std::string& kind_of_kernel() const noexcept { return kind_of_kernel_; }
 
  private:
+  std::optional<Finding> check_once(const Program& program);
   std::optional<Finding> check_texts(const Program& program, const Epilogue& tail);
   std::optional<Finding> check_plan(const Program& program, const Epilogue& tail);
   std::optional<Finding> check_sentence(const Program& program) const;
-  std::optional<Finding> check_time(const Epilogue& tail) const;
+  std::optional<Finding> check_time(const Epilogue& tail);
   std::optional<Finding> check_source(const Program& program, const Epilogue& tail, const plan::Plan& plan);
   std::optional<Finding> check_run(const Program& program);
   std::optional<Finding> refuse(Stage stage, const std::exception& error);
@@ -73,6 +74,7 @@ class Checker {
   bool compiled_now_ = false;
   double compile_ms_ = 0;
   double begin_ = 0;  // of the check, in processor time
+  bool took_too_long_ = false;
   Coverage coverage_;
   std::string kind_of_kernel_;
 };
