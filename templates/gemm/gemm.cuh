@@ -56,6 +56,7 @@ struct Multiplier {
   float column_values[kColumnVectors > 0 ? kColumnVectors : 1][kBlocks][2];
 //@if kGroupColumns > 0
   float group_values[2][kPartials];  // what the group at hand is reduced to, in rows lane / 4 and lane / 4 + 8
+  float shared_values[2][kShared];   // what its elements take of that
 //@endif
 //@if kRowBlocks > 0
   float of_rows[2][kPartials];  // what rows lane / 4 and lane / 4 + 8 are reduced to
@@ -491,6 +492,7 @@ struct Multiplier {
       const int column = tile.column + first;
       if (lane % 4 == 0 && row < p.m && column < p.n) write_group(p, tile.batch, row, column / kGroupColumns, group_values[half]);
 //@endif
+      share_group(p, group_values[half], shared_values[half]);
     }
   }
 
@@ -499,7 +501,7 @@ struct Multiplier {
   __device__ __forceinline__ void run_chain(unsigned slot_address) {
     float made[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[kBlock][kOfSubtile / 2 + i]), group_values[i / 2 % 2]);
+    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[kBlock][kOfSubtile / 2 + i]), shared_values[i / 2 % 2]);
     store_result(made, slot_address + kResultAt, kOfSubtile);
   }
 

@@ -66,6 +66,7 @@ struct Quarter {
 //@endif
 //@if kGroupColumns > 0
   float group_values[2][kPartials];  // what the group at hand is reduced to, in these rows
+  float shared_values[2][kShared];   // what its elements take of that
 //@endif
 
   __device__ __forceinline__ Quarter(const Params& params, unsigned shared_memory)
@@ -424,22 +425,23 @@ struct Quarter {
 //@if kGroupColumns > kSubtileColumns
     join_warps(block);
 //@endif
-//@if kScales > 0
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+//@if kScales > 0
       const int row = tile.row + warp_row * kWarpM + block * 16 + half * 8 + lane / 4;
       const int column = tile.column + warp_column * kSubtileColumns + first;
       if (lane % 4 == 0 && row < p.m && column < p.n/*@if kGroupColumns > kSubtileColumns*/ && warp_column == 0/*@endif*/)
         write_group(p, tile.batch, row, column / kGroupColumns, group_values[half]);
-    }
 //@endif
+      share_group(p, group_values[half], shared_values[half]);
+    }
   }
 
   // 16 columns of the tensor, of a group that is reduced.
   __device__ __forceinline__ void write_elements(int front, int column, unsigned slot) {
     float made[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[front][column / 8 + i / 4][i % 4]), group_values[i / 2 % 2]);
+    for (int i = 0; i < 8; ++i) made[i] = host_element(p, held_value(sums[front][column / 8 + i / 4][i % 4]), shared_values[i / 2 % 2]);
     store_result(made, slot + kResultAt, column);
   }
 

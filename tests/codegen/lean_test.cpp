@@ -488,5 +488,37 @@ TEST(Lean, HiddenMembersGo) {
       has(of_kernel(types, "  Other one;\n  one.add(*p);\n  Base two;\n  two.add(*p);\n  *p = one.a;\n"), "a += b"));
 }
 
+// A loop that never turns goes with what it is told, which else would be told to the next statement.
+TEST(Lean, DirectivesGoWithTheirLoops) {
+  const std::string text = of_kernel("constexpr int kNone = 0;\n",
+                                     "#pragma unroll\n  for (int i = 0; i < kNone; ++i) p[i] = 1;\n  *p = 2;\n");
+  EXPECT_TRUE(has(text, "{\n  *p = 2;\n}")) << text;
+}
+
+TEST(Lean, VariablesThatNothingReadsGo) {
+  const auto left = [](const std::string& statements) { return of_kernel("", statements + "  *p = 3;\n"); };
+  for (const std::string statements :
+       {"  float a[2], b[3];\n", "  const int a = threadIdx.x * 4;  // of it\n",
+        "  const float* a = reinterpret_cast<const float*>(p);\n", "  const auto f = [&](int i) { return p[i]; };\n",
+        "  int a[1];\n  a[0] = threadIdx.x;\n",
+        "  int a[4];\n#pragma unroll\n  for (int i = 0; i < 4; ++i) a[i] = i * 2;\n",
+        "  const int a = threadIdx.x;\n  const int b = a * 2;\n"})
+    EXPECT_TRUE(has(left(statements), "{\n  *p = 3;\n}")) << left(statements);
+  EXPECT_TRUE(has(left("  float a = p[1], b[3], c = p[2];\n  p[3] = a + c;\n"), "float a = p[1], c = p[2];"));
+}
+
+// What is written through it stands elsewhere; a call may do more; a member is none.
+TEST(Lean, VariablesThatMatterStay) {
+  const std::string call = "DEVICE int count(float* to) {\n  *to += 1;\n  if (*to > 2) *to = 0;\n  return 1;\n}\n\n";
+  for (const std::string statements :
+       {"  float* to = p + 1;\n  to[2] = 3;\n", "  float& to = p[1];\n  to = 3;\n", "  const int seen = count(p);\n",
+        "  int a[2];\n  a[0] = count(p);\n",
+        "  struct Two {\n    float a[2];\n  };\n  Two two;\n  *reinterpret_cast<Two*>(p) = two;\n",
+        "  int n = 0;\n  n += 1;\n  p[n] = 2;\n"}) {
+    const std::string text = of_kernel(call, statements);
+    EXPECT_TRUE(has(text, statements) || (has(statements, "count") && has(text, "*to += 1"))) << text;
+  }
+}
+
 }  // namespace
 }  // namespace epifuse::codegen

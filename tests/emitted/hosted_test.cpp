@@ -34,6 +34,14 @@ const std::vector<HostedChain>& hosted_chains() {
        {"y", "mean(abs(y), axis=-1)", "sum(y, axis=ROWS)"},
        {f16, f32, f32}},
       {"q, s = quantize(matmul(x, transpose(u, -2, -1)) * c, f8e4m3, 64); ", {"q", "s"}, {f8e4m3, f32}, 64},
+      // Short: the largest tile of warps.
+      {"y = linear(x, w) + b; m = amax(unflatten(y, -1, (-1, 64)), axis=-1, keepdim=true); ",
+       {"flatten(unflatten(y, -1, (-1, 64)) - m, -2, -1)"},
+       {bf16},
+       64},
+      // Long: loops over sub-tiles, of groups of one and of two.
+      {"q, s = quantize(gelu(silu(linear(x, w))) * tanh(linear(x, v)), f8e4m3, 32); ", {"q", "s"}, {f8e4m3, f32}, 32},
+      {"q, s = quantize(gelu(mish(linear(x, w, b))) + r, f8e4m3, 64); ", {"q", "s"}, {f8e4m3, f32}, 64},
   };
   return all;
 }
@@ -42,7 +50,8 @@ TEST(GemmEmitted, HostsReductions) {
   std::mt19937 random(30);
   const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   std::set<std::string_view> tiles;
-  for (int number = 0; number < 50; ++number) {
+  std::set<int> looped;  // columns of groups
+  for (int number = 0; number < 60; ++number) {
     const HostedChain& chain = hosted_chains()[static_cast<std::size_t>(number) % hosted_chains().size()];
     const Dims rows = number % 4 == 3 ? Dims{3, draw(90)} : Dims{draw(number % 3 == 0 ? 600 : 280)};
     std::int64_t columns = 8 * draw(40);
@@ -52,6 +61,7 @@ TEST(GemmEmitted, HostsReductions) {
     HostedProblem problem(chain, rows, columns, depth, static_cast<unsigned>(number));
     plan::Inside inside = problem.inside(plan::Machine(90, 2));
     tiles.insert(inside.plan.gemm_class.tile_name());
+    if (!inside.plan.gemm_class.unrolls) looped.insert(inside.plan.gemm_class.group_columns());
     const CompiledText compiled(codegen::emit_gemm(inside.chain(), inside.plan, codegen::Compilers::both));
     for (const When when : kAllTimes) {
       const auto wrong = problem.run(inside, compiled, when);
@@ -62,6 +72,7 @@ TEST(GemmEmitted, HostsReductions) {
     }
   }
   EXPECT_GE(tiles.size(), 3U);
+  EXPECT_TRUE(looped.contains(32) && looped.contains(64)) << "loops over groups of one sub-tile, and of two";
 }
 
 // GPUs of which a product of few tiles has one or more for each multiprocessor.
@@ -75,10 +86,10 @@ TEST(WarpGemmEmitted, HostsReductions) {
   std::mt19937 random(31);
   const auto draw = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   std::set<std::string> seen;
-  for (int number = 0; number < 60; ++number) {
+  for (int number = 0; number < 75; ++number) {
     const HostedChain& chain = hosted_chains()[static_cast<std::size_t>(number) % hosted_chains().size()];
     // Sums of i8 leave no partial results.
-    DType factor = kFactors[number / 12 % 4];
+    DType factor = kFactors[number / 15 % 4];
     if (factor == DType::i8 && chain.groups == 1) factor = DType::bf16;
     const Dims rows = number % 4 == 3 ? Dims{3, draw(90)} : Dims{draw(number % 3 == 0 ? 300 : 150)};
     const std::int64_t unit = chain.groups > 1 ? chain.groups : 8;
@@ -100,7 +111,7 @@ TEST(WarpGemmEmitted, HostsReductions) {
                           << to_string(when) << ", case " << number << ", " << made.tile_name();
     }
   }
-  EXPECT_EQ(seen.size(), 9U) << "each tile with all three";
+  EXPECT_EQ(seen.size(), 9U) << "each tile with all three, found " << testing::PrintToString(seen);
 }
 
 struct ReductionFault {

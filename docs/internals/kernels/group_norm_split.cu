@@ -459,15 +459,6 @@ __device__ __forceinline__ void write_pass(const Params& p, const Position& posi
   store_instruction(reinterpret_cast<Access*>(target), reinterpret_cast<const Access*>(out.words)[0]);
 }
 
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-__device__ __forceinline__ void accumulate_steps(const Params& p, const Place& place, Index chunk, int step,
-                                                 Held* held, Stage1 (&stage)[1]) {
-  decltype(locate(p, place, chunk, step)) positions[kStepsAtOnce];
-#pragma unroll
-  for (int g = 0; g < kStepsAtOnce; ++g) positions[g] = locate(p, place, chunk, step + g);
-  Stage1::accumulate(stage, held);
-}
-
 // One round: all loads before the first use.
 template <CacheHint kHint>
 __device__ __forceinline__ void load_round(const Params& p, const Place& place, Index chunk, Held (&held)[kSteps]) {
@@ -484,7 +475,7 @@ __device__ __forceinline__ void accumulate_rounds(const Params& p, const Place& 
     load_round<CacheHint::evict_last>(p, place, round, held);
 #pragma unroll
     for (int step = 0; step < kSteps; step += kStepsAtOnce)
-      accumulate_steps(p, place, round, step, &held[step], stage);
+      Stage1::accumulate(stage, &held[step]);
     stage[0].recenter();
   }
 }

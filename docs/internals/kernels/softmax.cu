@@ -304,14 +304,6 @@ __device__ __forceinline__ void prefetch_later_block(const Params& p) {
   prefetch(p.in_x + first, p.row_length);
 }
 
-// The accumulators take kStepsAtOnce steps; `held` is the first.
-__device__ __forceinline__ void accumulate_steps(const Place& place, int step,
-                                                 Held* held, Stage1 (&stage)[1]) {
-  decltype(locate(place, step)) positions[1];
-  positions[0] = locate(place, step);
-  Stage1::accumulate(stage, held);
-}
-
 extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f16_f16_92d6fb(const __grid_constant__ Params p) {
   __shared__ Shared shared;
   // The thread group reads its rows once, agrees on the accumulators stage by stage, and writes.
@@ -326,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(256, 6) epifuse_resident_softmax_f1
   Stage1 stage[1];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step)
-    accumulate_steps(place, step, &held[step], stage);
+    Stage1::accumulate(stage, &held[step]);
   Stage1::exponentiate(stage, held);
   const Stage1 own[1] = {stage[0]};
   // Every thread of the thread group ends with what all of them have seen.

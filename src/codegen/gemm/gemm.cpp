@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "codegen/chain.hpp"
 #include "codegen/gemm/family.hpp"
+#include "codegen/gemm/shared_values.hpp"
 #include "codegen/lean/lean.hpp"
 #include "codegen/params.hpp"
 #include "codegen/prelude.hpp"
@@ -165,9 +166,12 @@ class GemmEmitter {
     if (made_.groups->reduced_second > 0)
       out += "// What is held from there on, when rows are reduced first, and what is reduced second.\n" +
              write_second(groups_->second, made_.groups->second, false, "second_of_row");
-    out += fmt::format("// The element of the tensor, when its {} reduced.\n",
-                       made_.has_whole_rows() ? "row is" : "group of columns is") +
-           write_second(groups_->elements, made_.groups->elements, true, "element_of_group");
+    if (made_.has_whole_rows()) {
+      out += "// The element of the tensor, when its row is reduced.\n" +
+             write_second(groups_->elements, made_.groups->elements, true, "element_of_group");
+    } else {
+      shared_values_ = share_values(groups_->elements, made_.groups->elements, prelude_);
+    }
     if (scales().empty()) return out;
     for (const DType type : scales()) prelude_.require(storage_type(type));
     return out +
@@ -260,15 +264,7 @@ class GemmEmitter {
   // How the skeleton calls those behind groups of columns. `groups` is what a row's group was reduced to.
   std::string host_of_groups() const {
     if (groups_ == nullptr) return {};
-    if (made_.has_whole_rows()) return host_of_rows() + host_of_scales();
-    return fmt::format(
-               "// The element whose held value and group these are.\n"
-               "__device__ __forceinline__ float host_element(const Params&{}, float held, const float "
-               "(&groups)[kPartials]) "
-               "{{\n  return static_cast<float>(element_of_group({}));\n}}\n\n",
-               groups_->elements.scalars().empty() ? "" : " p",
-               fmt::join(arguments_of(groups_->elements, made_.groups->elements, true), ", ")) +
-           host_of_scales();
+    return (made_.has_whole_rows() ? host_of_rows() : shared_values_) + host_of_scales();
   }
   std::string host_of_scales() const {
     if (scales().empty()) return {};
@@ -438,6 +434,7 @@ class GemmEmitter {
   const plan::GemmGroups* const groups_;
   Prelude prelude_;
   ChainWriter chain_;
+  std::string shared_values_;  // functions of groups of columns, behind Params
 };
 
 }  // namespace

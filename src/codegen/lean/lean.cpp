@@ -12,6 +12,7 @@
 #include "codegen/lean/reach.hpp"
 #include "codegen/lean/stateless.hpp"
 #include "codegen/lean/units.hpp"
+#include "codegen/lean/unread.hpp"
 
 namespace epifuse::codegen {
 
@@ -38,6 +39,7 @@ std::string made_lean(std::string_view text, std::string_view entry, Compilers c
     again = lean::drop_parameters(units) || again;
     again = lean::make_concrete(units) || again;
     again = lean::drop_namespaces(units) || again;
+    again = (is_all && lean::drop_unread_variables(units)) || again;
     if (!again) again = lean::write_in_place(units, entry, is_all);
   }
   return lean::print(header, lean::in_reading_order(units));

@@ -91,7 +91,12 @@ class Statements {
     if (source_.is(open + 11, "+=") && close == open + 13) step = number_of(source_, open + 12);
     if (!source_.is(open + 6, name) || !first || !last || !step) return std::nullopt;
     const std::size_t end = source_.statement_end(i);
-    if (*first >= *last) return removed(i, end);
+    if (*first >= *last) {
+      auto edit = removed(i, end);
+      // What the loop is told would be told to the statement behind it.
+      if (edit && is_unrolled && begins_line(i)) edit->begin = source_.line_begin(source_[i - 1].begin);
+      return edit;
+    }
     if (*first + *step < *last) return std::nullopt;
     const Range body{source_.next(close), end};
     for (std::size_t at = body.first; at < body.last; ++at) {

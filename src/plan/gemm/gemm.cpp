@@ -393,7 +393,7 @@ class GemmPlanner {
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
-    plan.gemm_class.unrolls = unrolls(*chosen, instructions + kHostedStoreInstructions);
+    plan.gemm_class.unrolls = unrolls(*chosen, instructions);
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
     plan.tile_columns = chosen->has_whole_rows() ? 1 : divide_up(columns_, chosen->result_columns());
@@ -483,19 +483,6 @@ class GemmPlanner {
                   made.subtile_columns() * static_cast<int>(size_of(tensor.dtype)));
   }
 
-  // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
-  // multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes.
-  static constexpr int kMostUnrolled = 6144;
-  // Where warps multiply, the largest tile leaves no registers for a loop: it spilled 4 bytes on sm_86. Chains that get
-  // it are short.
-  static bool unrolls(const GemmClass& made, int instructions) {
-    if (const WarpGroupTile* const tile = made.warp_group_tile())
-      return tile->blocks * made.chain_columns() / 2 * instructions <= kMostUnrolled;
-    constexpr int kThreads = WarpTile::kThreads;
-    if (made.tile_rows() * made.tile_columns() == kMostSums * kThreads) return true;
-    return made.tile_rows() * made.result_columns() / kThreads * instructions <= kMostUnrolled;
-  }
-  static constexpr int kMostSums = 128;   // of a thread
   static constexpr int kBandRows = 2048;  // whose left operands the L2 cache holds while columns of tiles pass
 
   const ir::Program& program_;

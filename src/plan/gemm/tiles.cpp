@@ -146,21 +146,20 @@ std::vector<WarpGroupTile> row_tiles(const GemmClass& made, std::int64_t columns
   return all;
 }
 
-// A thread has 128 sums of the largest tile. Beside them ptxas spilled registers of chains from 159 instructions on,
-// and of none with 56. Where sums are taken out, it spilled with 56, and with two products; not with 14. Of chains that
-// reduce it spilled with 87, not with 74; where sums are taken out with 38, not with 27. Windows take registers, too:
-// it spilled where sums are taken out, with two products, and with 80 instructions; not with 50. Scales of factors take
-// registers throughout.
+// A thread has 128 sums of the largest tile, which leave no registers for a loop over sub-tiles: ptxas spilled 4 bytes
+// on sm_86. So chains that would need a loop get the next tile. Where sums are taken out, ptxas spilled registers of
+// chains with 56 instructions, and with two products; not with 14. Of such chains that reduce it spilled with 38, not
+// with 27. Windows take registers, too: it spilled where sums are taken out, and with two products. Scales of factors
+// take registers throughout.
 bool is_possible(const GemmClass& made, const WarpTile& tile, const GemmWork& work, const Machine& /*machine*/) {
   // A warp has whole groups of columns, or one of two halves of one.
   const bool has_groups = made.group_columns() != 0 && made.group_columns() != made.result_columns();
   if (has_groups && made.subtile_columns() % made.group_columns() != 0) return false;
   if (tile.tile_rows * tile.columns < 128 * 128) return true;
-  if (made.is_scaled()) return false;
-  if (made.has_windows) return !made.promotes() && made.count(GemmRole::product) == 1 && work.instructions <= 60;
-  const bool reduces = !made.reductions.empty();
-  if (made.promotes()) return work.instructions <= (reduces ? 30 : 40) && made.count(GemmRole::product) == 1;
-  return work.instructions <= (reduces ? 80 : 100);
+  if (made.is_scaled() || !unrolls(made, work.instructions)) return false;
+  if (made.has_windows) return !made.promotes() && made.count(GemmRole::product) == 1;
+  if (!made.promotes()) return true;
+  return work.instructions <= (made.reductions.empty() ? 40 : 30) && made.count(GemmRole::product) == 1;
 }
 
 // Compared with the costs of other tiles of the family: seconds, or elements in waves of a tile for each
@@ -196,6 +195,19 @@ std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, 
   if (made.has_whole_rows()) return best_of(row_tiles(made, work.columns), made, work, machine);
   return machine.tensor_cores == TensorCores::warp_groups ? best_of(kWarpGroupTiles, made, work, machine)
                                                           : best_of(kWarpTiles, made, work, machine);
+}
+
+// Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
+// multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes. NVRTC takes some 0.8 s for that many. What groups of
+// columns are reduced by, and the second pass over their elements, is so much for an element beside the chain's own.
+bool unrolls(const GemmClass& made, int instructions) {
+  constexpr int kMostUnrolled = 6144;
+  constexpr int kGroupInstructions = 8;
+  const WarpGroupTile* const tile = made.warp_group_tile();
+  const int elements = tile != nullptr ? tile->blocks * made.chain_columns() / 2
+                                       : made.tile_rows() * made.result_columns() / WarpTile::kThreads;
+  const int of_groups = made.group_columns() > 0 ? kGroupInstructions : 0;
+  return elements * (instructions + kHostedStoreInstructions + of_groups) <= kMostUnrolled;
 }
 
 int clusters_at_once(const GemmClass& made, const Machine& machine) {

@@ -20,6 +20,10 @@ struct GemmWork {
 /// Nothing if no tile fits a multiprocessor's shared memory.
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
+/// Whether the code of a chain of so many instructions for an element stands once for each of a thread's elements. Else
+/// sub-tiles are a loop.
+bool unrolls(const GemmClass& made, int instructions);
+
 /// Clusters of blocks that run at a time; those of whole rows have up to eight, which multiprocessors are left over by.
 int clusters_at_once(const GemmClass& made, const Machine& machine);
 
