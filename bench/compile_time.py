@@ -24,6 +24,25 @@ import sass
 
 BARE = 'extern "C" __global__ void bare(float* x) { x[threadIdx.x] *= 2.0f; }\n'
 NORM = ["silu(group_norm(x, 32, weight, bias))", "weight=f32[512]", "bias=f32[512]"]
+FACTORS = ["x=bf16[8192,4096]", "w=bf16[4096,4096]"]
+GATED = ["a, b = chunk(linear(x, w), 2, -1)", "x=bf16[4096,4096]", "w=bf16[22016,4096]"]
+TEN = "tanh(mish(gelu(silu(linear(x, w, b)) * 2 + 1) - 3)) * sigmoid(r) + r"
+CONVOLUTION = ["relu(conv2d(x, w)) + b", "x=bf16[128,64,128,128]:nhwc", "w=bf16[128,64,3,3]:nhwc", "b=f32[128,1,1]"]
+
+
+def gated(then, *more):
+    return [f"{GATED[0]}; {then}", *GATED[1:], *more]
+
+
+PRODUCTS = {
+    "bare": ["linear(x, w)", *FACTORS, "--out", "bf16"],
+    "gelu(x + b) + r": ["gelu(linear(x, w, b)) + r", *FACTORS, "b=f32[4096]", "r=bf16[8192,4096]", "--out", "bf16"],
+    "row squares": ["y = linear(x, w) + r; return y, sum(square(y), -1)", *FACTORS, "r=bf16[8192,4096]"],
+    "ten operations": [TEN, *FACTORS, "b=f32[4096]", "r=bf16[8192,4096]", "--out", "bf16"],
+    "silu(a) * b": gated("silu(a) * b", "--out", "bf16"),
+    "silu(a) * b to fp8 per 1x32": gated("q, s = quantize(silu(a) * b, f8e4m3, 32); return q, s"),
+    "convolution, relu(x) + b": [*CONVOLUTION, "--out", "bf16:nhwc"],
+}
 CASES = {  # name -> what `epifuse dump` is given
     "relu(x) + bias": ["relu(x) + bias", "x=f16[8192,8192]", "bias=f16[8192]"],
     "softmax of rows of 4096": ["softmax(x, axis=-1)", "x=f16[16384,4096]"],
@@ -40,8 +59,15 @@ CASES = {  # name -> what `epifuse dump` is given
     "example 4": ["(minimum(x, 0.5) + bias) * 2.0", "x=f16[128,128,126,126]", "bias=f32[128,1,1]", "--out", "f16"],
     "example 5": ["x * sigmoid(x) + bias2", "x=f16[32768,4096]", "bias2=f32[4096]", "--out", "f16"],
     "example 6": ["relu(x * s + b)", "x=i32[8192,4096]", "s=f32[4096]", "b=f32[4096]", "--out", "i8"],
+    "norm of rows of 256 behind a product": [
+        "rms_norm(linear(x, w), g, 1e-6)",
+        *["x=bf16[16384,1024]", "w=bf16[256,1024]", "g=bf16[256]", "--out", "bf16"],
+    ],
+    **{f"product, {name}": case for name, case in PRODUCTS.items()},
+    **{f"product, {name}, sm_80": [*case, "--arch", "80"] for name, case in PRODUCTS.items()},
 }
 ROUNDS = 7
+ARCHITECTURE = re.compile(r"^// It stands alone: nvcc .*-arch=sm_(\w+)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +82,8 @@ class Nvrtc:
     sums become one instruction, as by default for what one writes by hand."""
 
     def __init__(self, path, architecture, contract=False):
-        self.library = ctypes.CDLL(path)
-        self.options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17", f"--fmad={str(contract).lower()}"]
-        self.options += ["-minimal", "--no-cache", "--ptxas-options=-v"]
+        self.library, self.architecture = ctypes.CDLL(path), architecture
+        self.options = ["--std=c++17", f"--fmad={str(contract).lower()}", "-minimal", "--no-cache", "--ptxas-options=-v"]
 
     def text(self, what, program):
         size = ctypes.c_size_t()
@@ -70,9 +95,11 @@ class Nvrtc:
     def compile(self, source):
         program = ctypes.c_void_p()
         self.library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel", 0, None, None)
-        options = (ctypes.c_char_p * len(self.options))(*[option.encode() for option in self.options])
+        named = ARCHITECTURE.search(source)  # where a source says which it is for: products of sm_90 are for sm_90a
+        given = [f"--gpu-architecture=sm_{named[1] if named else self.architecture}", *self.options]
+        options = (ctypes.c_char_p * len(given))(*[option.encode() for option in given])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-        failed = self.library.nvrtcCompileProgram(program, len(self.options), options)
+        failed = self.library.nvrtcCompileProgram(program, len(given), options)
         seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
         log = self.text("ProgramLog", program).decode()
         if failed:
@@ -83,7 +110,7 @@ class Nvrtc:
 
 
 def emitted(tool, case, architecture):
-    command = [tool, "dump", *case, "--emit", "cuda", "--arch", str(architecture)]
+    command = [tool, "dump", *case, "--emit", "cuda", *([] if "--arch" in case else ["--arch", str(architecture)])]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

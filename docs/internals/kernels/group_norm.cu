@@ -466,6 +466,13 @@ __device__ __forceinline__ bool is_any(const Params& p, const Place& place, int 
   return locate(p, place, step).end > 0;
 }
 
+// The same where some element of them exists.
+__device__ __forceinline__ void accumulate_existing(const Params& p, const Place& place, int step,
+                                                    const Held& held, Stage1 (&stage)[1]) {
+  const decltype(Position()) positions[1] = {locate(p, place, step)};
+  Stage1::accumulate(stage, held);
+}
+
 // A thread's vectors of a chunk, where all of them are in bounds and, if kLines, a number tells one from the next: they lie in one line or, where rows are read
 // together, at one place of lines as far apart.
 struct AffineRun {
@@ -539,7 +546,7 @@ __device__ __forceinline__ void accumulate_staged(const Params& p, const Place& 
   each_batch([&](int batch) {
 #pragma unroll 1
     for (int step = batch; step < batch + kCopyBatch; ++step) {
-      if (is_any(p, place, step)) Stage1::accumulate(stage, held.at(step));
+      if (is_any(p, place, step)) accumulate_existing(p, place, step, held.at(step), stage);
     }
   });
 }

@@ -98,7 +98,7 @@ class UnreadVariables {
 
   // What takes it away, if nothing reads it.
   std::vector<Edit> removed(const Declarator& declarator, Range body) const {
-    if (!only_computes(declarator.value)) return {};
+    if (!only_computes(declarator.value, false)) return {};
     std::vector<Edit> edits = {without(declarator)};
     for (std::size_t i = body.first; i < body.last; ++i) {
       if (i == declarator.name || !source_.is(i, source_[declarator.name].text) || source_.is_member(i)) continue;
@@ -110,8 +110,9 @@ class UnreadVariables {
     return edits;
   }
 
-  // Whether a value is computed without anything else being done.
-  bool only_computes(Range value) const {
+  // Whether a value is computed without anything else being done. Variables that begin with a place stay all the same:
+  // without them kernels of chunks that many blocks hold had up to 6 instructions more before their loops.
+  bool only_computes(Range value, bool may_be_place) const {
     static constexpr auto kComputing = std::to_array<std::string_view>(
         {"static_cast", "reinterpret_cast", "sizeof", "Real", "Index", "float", "int", "unsigned"});
     // Places that the templates of reductions find.
@@ -120,7 +121,8 @@ class UnreadVariables {
     for (std::size_t i = value.first; i < value.last && !is_function; ++i) {
       if (source_.is(i, "++") || source_.is(i, "--") || source_.is(i, "=")) return false;
       const bool is_call = source_.is_word(i) && source_.call_of(i) != source_.size();
-      if (is_call && !is_one_of(kComputing, source_[i].text) && !is_one_of(kPlaces, source_[i].text)) return false;
+      if (is_call && !is_one_of(kComputing, source_[i].text) && !(may_be_place && is_one_of(kPlaces, source_[i].text)))
+        return false;
     }
     return true;
   }
@@ -140,7 +142,7 @@ class UnreadVariables {
     std::size_t at = i + 1;
     while (source_.is(at, "[")) at = source_[at].match + 1;
     const std::size_t last = source_.statement_end(i);
-    if (!source_.is(at, "=") || !only_computes({at + 1, last - 1})) return std::nullopt;
+    if (!source_.is(at, "=") || !only_computes({at + 1, last - 1}, true)) return std::nullopt;
     if (source_[first - 1].kind == Kind::directive) --first;
     return whole_lines(first, last);
   }
