@@ -174,7 +174,7 @@ class DryRun(unittest.TestCase):
         self.assertIn("--device", self.dry("cold-start"))
 
     def test_compile_time(self):
-        self.assertIn("15 kernels", self.dry("compile-time"))
+        self.assertIn("30 kernels", self.dry("compile-time"))
 
     def test_cpu_device(self):
         self.assertIn("1000 elements", self.dry("cpu-device"))
