@@ -73,11 +73,11 @@ TEST_P(WarpConvolutionCode, HasNoSpill) {
     const Inspection kernel(tail, std::span(&out, 1), inputs,
                             {.architecture = architecture, .multiprocessors = kTiles});
     ASSERT_EQ(kernel.plan().schedule, "gemm") << kernel.plan_text();
-    // Windows leave fewer registers than in warp_gemm_code_test.cpp: what needs more gets the next tile.
+    // Windows leave fewer registers than in warp_gemm_code_test.cpp.
     const std::string text = kernel.plan_text();
     const bool is_largest = tile.rows == 128;
     const bool is_shorter = is_largest && text.find("tile             64 x 128") != text.npos;
-    const bool needs_registers = kernel.plan().instructions > 60 || promotes || has_two;
+    const bool needs_registers = kernel.plan().instructions > 42 || promotes || has_two;
     EXPECT_EQ(is_shorter, is_largest && needs_registers) << text;
     const int tile_rows = is_shorter ? 64 : tile.rows;
     ASSERT_NE(text.find(fmt::format("tile             {} x {},", tile_rows, tile.columns)), text.npos) << text;

@@ -79,13 +79,13 @@ TEST_P(WarpGemmCode, HasNoSpill) {
       const OutputView out(nullptr, types.result, {rows, columns});
       const Inspection kernel(tail, std::span(&out, 1), inputs,
                               {.architecture = architecture, .multiprocessors = kTilesOfWarps});
-      // Beside the sums of the largest tile no registers are left for long chains, and for two products whose sums are
-      // taken out: these get the next one.
+      // Beside the sums of the largest tile no registers are left for a loop over sub-tiles, which long chains are, and
+      // for two products whose sums are taken out: these get the next one.
       const std::string text = kernel.plan_text();
       const bool is_largest = shape.tile_rows == 128;
       const bool is_shorter = is_largest && text.find("tile             64 x 128") != text.npos;
       const bool promotes = types.factor == DType::f8e4m3;
-      const bool needs_registers = kernel.plan().instructions > (promotes ? 40 : 100) || (promotes && has_two);
+      const bool needs_registers = kernel.plan().instructions > (promotes ? 40 : 42) || (promotes && has_two);
       EXPECT_EQ(is_shorter, is_largest && needs_registers) << text;
       const int tile_rows = is_shorter ? 64 : shape.tile_rows;
       ASSERT_NE(text.find(fmt::format("tile             {} x {},", tile_rows, shape.tile_columns)), text.npos) << text;
