@@ -372,7 +372,7 @@ class GemmPlanner {
 
   void choose_tile(GemmPlan& plan) const {
     const int instructions = hosted_instructions(program_, plan);
-    const GemmWork work = {batches_, rows_, columns_, depth_, instructions};
+    const GemmWork work = {batches_, rows_, columns_, depth_, instructions, element_instructions(program_, plan)};
     const auto chosen = with_tile(plan.gemm_class, work, machine_);
     if (!chosen && plan.gemm_class.has_whole_rows())
       fail(unsupported,
@@ -393,7 +393,7 @@ class GemmPlanner {
     if (!chosen)
       fail(unsupported, "the chain's vectors do not fit a multiprocessor's shared memory beside a product's tiles");
     plan.gemm_class = *chosen;
-    plan.gemm_class.unrolls = unrolls(*chosen, instructions);
+    plan.gemm_class.unrolls = unrolls(*chosen, work.in_code);
     const int cluster = chosen->cluster();
     plan.cluster_rows = divide_up(rows_, std::int64_t{chosen->tile_rows()} * cluster);
     plan.tile_columns = chosen->has_whole_rows() ? 1 : divide_up(columns_, chosen->result_columns());

@@ -156,7 +156,7 @@ bool is_possible(const GemmClass& made, const WarpTile& tile, const GemmWork& wo
   const bool has_groups = made.group_columns() != 0 && made.group_columns() != made.result_columns();
   if (has_groups && made.subtile_columns() % made.group_columns() != 0) return false;
   if (tile.tile_rows * tile.columns < 128 * 128) return true;
-  if (made.is_scaled() || !unrolls(made, work.instructions)) return false;
+  if (made.is_scaled() || !unrolls(made, work.in_code)) return false;
   if (made.has_windows) return !made.promotes() && made.count(GemmRole::product) == 1;
   if (!made.promotes()) return true;
   return work.instructions <= (made.reductions.empty() ? 40 : 30) && made.count(GemmRole::product) == 1;
@@ -198,16 +198,18 @@ std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, 
 }
 
 // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
-// multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes. NVRTC takes some 0.8 s for that many. What groups of
-// columns are reduced by, and the second pass over their elements, is so much for an element beside the chain's own.
-bool unrolls(const GemmClass& made, int instructions) {
+// multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes. NVRTC takes some 0.7 s for that many. Where groups of
+// columns are reduced, a second pass writes the elements: beyond three quarters NVRTC takes more than 0.8 s.
+bool unrolls(const GemmClass& made, int in_code) {
   constexpr int kMostUnrolled = 6144;
-  constexpr int kGroupInstructions = 8;
+  constexpr int kMostOfGroups = 4608;
+  constexpr int kGroupInstructions = 8;  // of the second pass, for an element
   const WarpGroupTile* const tile = made.warp_group_tile();
   const int elements = tile != nullptr ? tile->blocks * made.chain_columns() / 2
                                        : made.tile_rows() * made.result_columns() / WarpTile::kThreads;
-  const int of_groups = made.group_columns() > 0 ? kGroupInstructions : 0;
-  return elements * (instructions + kHostedStoreInstructions + of_groups) <= kMostUnrolled;
+  const int instructions = in_code + kHostedStoreInstructions;
+  if (made.group_columns() == 0) return elements * instructions <= kMostUnrolled;
+  return elements * (instructions + kGroupInstructions) <= kMostOfGroups;
 }
 
 int clusters_at_once(const GemmClass& made, const Machine& machine) {

@@ -14,15 +14,16 @@ struct GemmWork {
   std::int64_t batches, rows, columns;  ///< of the result
   std::int64_t depth;
   int instructions;  ///< of the chain, for an element
+  int in_code;       ///< of these in the code of each element (element_instructions)
 };
 
 /// `made` with the tile that takes the least time for the product and its chain, and as many slots and stages as fit.
 /// Nothing if no tile fits a multiprocessor's shared memory.
 std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, const Machine& machine);
 
-/// Whether the code of a chain of so many instructions for an element stands once for each of a thread's elements. Else
-/// sub-tiles are a loop.
-bool unrolls(const GemmClass& made, int instructions);
+/// Whether the code of a chain of so many instructions, in the code of an element, stands once for each of a thread's
+/// elements. Else sub-tiles are a loop.
+bool unrolls(const GemmClass& made, int in_code);
 
 /// Clusters of blocks that run at a time; those of whole rows have up to eight, which multiprocessors are left over by.
 int clusters_at_once(const GemmClass& made, const Machine& machine);

@@ -127,7 +127,12 @@ class Estimate {
   Estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
            const Machine& machine)
       : made_(plan.gemm_class),
-        work_{plan.batches, plan.rows, plan.columns, plan.depth, hosted_instructions(chain, plan)},
+        work_{plan.batches,
+              plan.rows,
+              plan.columns,
+              plan.depth,
+              hosted_instructions(chain, plan),
+              element_instructions(chain, plan)},
         machine_(machine),
         tiles_(made_, work_, machine),
         products_(made_.count(GemmRole::product)),
@@ -202,8 +207,8 @@ class Estimate {
   double window_bytes_ = 0, window_launches_ = 0;
 };
 
-// Of a chain for each element behind reductions of whole rows. Its first operand is the held value, and the next are
-// what a row was reduced to: what is made of these alone is computed once for a row.
+// Of a chain for each element behind reductions of rows or groups. Its first operand is the held value, and the next
+// are what a row was reduced to: what is made of these alone is computed once for a row.
 int instructions_behind(const ir::Program& behind, const KernelClass& kernel, int reduced) {
   const Arithmetic arithmetic = choose_arithmetic(behind, kernel);
   std::vector<bool> varies(behind.nodes().size(), false);
@@ -235,6 +240,15 @@ int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
                          ? 0
                          : instructions_behind(plan.groups->second, groups.second, reduced - groups.reduced_second);
   return own + second + instructions_behind(plan.groups->elements, groups.elements, reduced);
+}
+
+int element_instructions(const ir::Program& chain, const GemmPlan& plan) {
+  const GemmClass& made = plan.gemm_class;
+  const int all = hosted_instructions(chain, plan);
+  if (plan.groups == nullptr || made.has_whole_rows()) return all;
+  const ir::Program& elements = plan.groups->elements;
+  return all - instructions_of(elements, choose_arithmetic(elements, made.groups->elements)) +
+         instructions_behind(elements, made.groups->elements, static_cast<int>(made.reductions.size()));
 }
 
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine) {
