@@ -198,8 +198,8 @@ std::optional<GemmClass> with_tile(const GemmClass& made, const GemmWork& work, 
 }
 
 // Of a chain for all elements of a thread. 188 kB of code took twice as long as 65 kB: the instruction cache of a
-// multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes. NVRTC takes some 0.7 s for that many. Where groups of
-// columns are reduced, a second pass writes the elements: beyond three quarters NVRTC takes more than 0.8 s.
+// multiprocessor of sm_90 has 128 kB, and an instruction 16 bytes. NVRTC takes some 0.7 s for that many. Where groups
+// of columns are reduced, a second pass writes the elements: beyond three quarters NVRTC takes more than 0.8 s.
 bool unrolls(const GemmClass& made, int in_code) {
   constexpr int kMostUnrolled = 6144;
   constexpr int kMostOfGroups = 4608;
