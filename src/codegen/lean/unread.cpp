@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace epifuse::codegen::lean {
@@ -38,11 +39,12 @@ class UnreadVariables {
     for (const Head& head : unit_.heads()) {
       if (head.body == source_.size()) continue;
       const Range body{head.body + 1, source_[head.body].match};
+      const Places places = places_of_names(body);
       for (std::size_t i = body.first; i < body.last; ++i) {
         if (!begins_statement(i)) continue;
         if (source_.is(i, "struct")) i = source_.statement_end(i);  // whose members are no variables
         for (const Declarator& declarator : declared_by(i)) {
-          if (auto edits = removed(declarator, body); !edits.empty()) return edits;
+          if (auto edits = removed(declarator, places); !edits.empty()) return edits;
         }
       }
     }
@@ -50,6 +52,16 @@ class UnreadVariables {
   }
 
  private:
+  // Of a function, so that a long one is read once and not for each of its variables.
+  using Places = std::unordered_map<std::string_view, std::vector<std::size_t>>;
+  Places places_of_names(Range body) const {
+    Places places;
+    for (std::size_t i = body.first; i < body.last; ++i) {
+      if (source_.is_word(i) && !source_.is_member(i)) places[source_[i].text].push_back(i);
+    }
+    return places;
+  }
+
   bool begins_statement(std::size_t i) const {
     if (!is_code(source_[i])) return false;
     const std::size_t before = source_.previous(i);
@@ -97,11 +109,11 @@ class UnreadVariables {
   }
 
   // What takes it away, if nothing reads it.
-  std::vector<Edit> removed(const Declarator& declarator, Range body) const {
+  std::vector<Edit> removed(const Declarator& declarator, const Places& places) const {
     if (!only_computes(declarator.value, false)) return {};
     std::vector<Edit> edits = {without(declarator)};
-    for (std::size_t i = body.first; i < body.last; ++i) {
-      if (i == declarator.name || !source_.is(i, source_[declarator.name].text) || source_.is_member(i)) continue;
+    for (const std::size_t i : places.at(source_[declarator.name].text)) {
+      if (i == declarator.name) continue;
       const auto assignment = declarator.refers ? std::nullopt : assigned_at(i);
       if (!assignment) return {};
       edits.push_back(*assignment);
