@@ -372,7 +372,7 @@ class GemmPlanner {
 
   void choose_tile(GemmPlan& plan) const {
     const int instructions = hosted_instructions(program_, plan);
-    const GemmWork work = {batches_, rows_, columns_, depth_, instructions, element_instructions(program_, plan)};
+    const GemmWork work = {batches_, rows_, columns_, depth_, instructions, element_instructions(instructions, plan)};
     const auto chosen = with_tile(plan.gemm_class, work, machine_);
     if (!chosen && plan.gemm_class.has_whole_rows())
       fail(unsupported,

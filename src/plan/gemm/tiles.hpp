@@ -14,7 +14,7 @@ struct GemmWork {
   std::int64_t batches, rows, columns;  ///< of the result
   std::int64_t depth;
   int instructions;  ///< of the chain, for an element
-  int in_code;       ///< of these in the code of each element (element_instructions)
+  int in_code = 0;   ///< of these in the code of each element: for the choice of a tile, not for its time
 };
 
 /// `made` with the tile that takes the least time for the product and its chain, and as many slots and stages as fit.

@@ -127,12 +127,7 @@ class Estimate {
   Estimate(const GemmPlan& plan, const ir::Program& chain, double operand_bytes, std::size_t finishes,
            const Machine& machine)
       : made_(plan.gemm_class),
-        work_{plan.batches,
-              plan.rows,
-              plan.columns,
-              plan.depth,
-              hosted_instructions(chain, plan),
-              element_instructions(chain, plan)},
+        work_{plan.batches, plan.rows, plan.columns, plan.depth, hosted_instructions(chain, plan)},
         machine_(machine),
         tiles_(made_, work_, machine),
         products_(made_.count(GemmRole::product)),
@@ -242,9 +237,8 @@ int hosted_instructions(const ir::Program& chain, const GemmPlan& plan) {
   return own + second + instructions_behind(plan.groups->elements, groups.elements, reduced);
 }
 
-int element_instructions(const ir::Program& chain, const GemmPlan& plan) {
+int element_instructions(int all, const GemmPlan& plan) {
   const GemmClass& made = plan.gemm_class;
-  const int all = hosted_instructions(chain, plan);
   if (plan.groups == nullptr || made.has_whole_rows()) return all;
   const ir::Program& elements = plan.groups->elements;
   return all - instructions_of(elements, choose_arithmetic(elements, made.groups->elements)) +

@@ -33,8 +33,8 @@ inline constexpr int kHostedStoreInstructions = 6;
 
 /// Of a chain for each element of the result, that of groups included, roughly.
 int hosted_instructions(const ir::Program& chain, const GemmPlan& plan);
-/// The same without those that are computed once for a group of columns: what stands in the code of each element.
-int element_instructions(const ir::Program& chain, const GemmPlan& plan);
+/// These, `all`, without those that are computed once for a group of columns: what stands in the code of each element.
+int element_instructions(int all, const GemmPlan& plan);
 
 /// What one kernel takes for all of its tiles: their products, and the chain where no products hide it.
 double seconds_of_tiles(const GemmClass& made, const GemmWork& work, const Machine& machine);
